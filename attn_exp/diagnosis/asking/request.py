@@ -83,12 +83,15 @@ class Request:
     tell: Callable[[str], None] | None = field(default=None, compare=False)
 
     def rules(self, size: int, rows: int, keys: int) -> Rules:
-        key_count = AllOf(self.masks).unpadded(keys) if self.align == "before_filler" else keys
-        offset = 0 if self.align == "top_left" else key_count - rows
         return Rules(
             scale=multiplier(self.scale, size), masks=self.masks, scores=self.scores, normalizer=self.normalizer,
-            offset=offset, bend_last=self.caps_last,
+            offset=self.find_offset(self.masks, rows, keys), bend_last=self.caps_last,
         )  # fmt: skip
+
+    def find_offset(self, masks: tuple[Mask, ...], rows: int, keys: int) -> int:
+        """Return how many keys come before the one at which the first query is, by `align`."""
+        key_count = AllOf(masks).unpadded(keys) if self.align == "before_filler" else keys
+        return 0 if self.align == "top_left" else key_count - rows
 
     @property
     def pads(self) -> bool:

@@ -119,18 +119,19 @@ def make_box(stage: str, cells: Cells, whole: Array, problem: Problem) -> Box:
             cells.values.T, cells.tolerances.T, cells.own_tolerances.T, cells.columns, cells.rows, cells.dtype_error
         )
         notes.append(TURNED)
-    if not fits_into(cells.values.shape, shape):
+    given = cells.values
+    if not fits_into(given.shape, shape):
         per_head = f" for each of {shape[0]} heads" if shape[0] > 1 else ""
         raise UserError(
-            f"answer.{stage} has shape {list(cells.values.shape)}; "
+            f"answer.{stage} has shape {list(given.shape)}; "
             f"expected {shape[1]} rows of {shape[2]} numbers{per_head}, or some of them"
         )
-    if shape[0] > 1 and cells.values.ndim == 2 and len(cells.values) <= shape[1]:
+    if shape[0] > 1 and given.ndim == 2 and len(given) <= shape[1]:
         notes.append("the first head")
     least = find_dtype_error(cells)
     values, tolerances, own_tolerances = (
         place_cells(stage, numbers, shape, cells, (rows, columns)).reshape(whole.shape)
-        for numbers in (cells.values, np.maximum(cells.tolerances, least), np.maximum(cells.own_tolerances, least))
+        for numbers in (given, np.maximum(cells.tolerances, least), np.maximum(cells.own_tolerances, least))
     )
     return Box(stage, values, tolerances, own_tolerances, (rows, columns), ", ".join(notes))
 
@@ -229,9 +230,7 @@ def read_cells(given: Any, key: str) -> Cells:
             return parse_cells(words, key)
         return read_file(Path(text), key)
     array = np.asarray(given)
-    if array.dtype.kind in "iuf":
-        return read_array(array, key)
-    return parse_cells(to_strings(given), key)
+    return read_array(array, key) if array.dtype.kind in "iuf" else parse_cells(to_strings(given), key)
 
 
 def to_strings(numbers: Any) -> Any:
@@ -313,9 +312,9 @@ def read_file(path: Path, key: str) -> Cells:
         text = machine.decoded(machine.read(path)).removeprefix("\ufeff")
         stripped = bare(text).strip()
         return parse_cells(parse_lists(stripped, key), key) if PASTED.match(stripped) else read_table(text, key)
+    except UserError:
+        raise
     except Exception as error:  # reading a person's file may raise anything
-        if isinstance(error, UserError):
-            raise
         raise UserError(f"{key}={path}: cannot be read ({reason(error)})") from error
 
 

@@ -398,12 +398,12 @@ SOFTMAX_MISTAKES = (
 
 def find_paper_mistakes(sheet: Sheet) -> list[PaperMistake]:
     """Return the mistakes that are possible with pencil and paper on this sheet, in the order of trial."""
-    found = [(name, says, fix, around("normalize", step)) for name, says, fix, step in SOFTMAX_MISTAKES]
-    found += list_lost_signs(sheet)
-    found += [
-        ("one_head_for_all", f"The context of head {head + 1} is used for every head.",
-         "output = context of all heads, side by side", around("gather", partial(repeat_head, head)))
-        for head in range(sheet.settled.head if sheet.settled.head > 1 else 0)
+    heads = range(sheet.settled.head if sheet.settled.head > 1 else 0)
+    found = [
+        *((name, says, fix, around("normalize", step)) for name, says, fix, step in SOFTMAX_MISTAKES),
+        *list_lost_signs(sheet),
+        *(("one_head_for_all", f"The context of head {head + 1} is used for every head.",
+           "output = context of all heads, side by side", around("gather", partial(repeat_head, head))) for head in heads),
     ]  # fmt: skip
     x = sheet.problem.x
     if x is not None:

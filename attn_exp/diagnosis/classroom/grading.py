@@ -35,7 +35,7 @@ from attn_exp.diagnosis.classroom.by_hand import (
 from attn_exp.diagnosis.classroom.numbers import Numbers, equal_but_for_rounding
 from attn_exp.diagnosis.classroom.paper import Blank, Paper
 from attn_exp.diagnosis.classroom.worksheet import Sheet, agrees, get_stage, transpose_sheet
-from attn_exp.diagnosis.recipes.candidates import explained, what_a_setting_computes
+from attn_exp.diagnosis.recipes.candidates import find_explanation, what_a_setting_computes
 from attn_exp.experiment.executing import STAGES
 
 RIGHT, FOLLOWS, WRONG, EMPTY, UNREADABLE = "right", "follows", "wrong", "empty", "unreadable"
@@ -237,7 +237,7 @@ def describe_mistakes(paper: Paper, sheet: Sheet, names: Sequence[str]) -> list[
 
 def explain_whole_sheet(paper: Paper, sheet: Sheet) -> tuple[Remark, ...]:
     """Return remarks on the mistakes or the setting that give all numbers of the sheet; none if nothing does."""
-    found = explained(Numbers(sheet, lambda: paper.catalogue, kind="sheet"))
+    found = find_explanation(Numbers(sheet, lambda: paper.catalogue, kind="sheet"))
     if found.names:
         remarks = list(describe_mistakes(paper, sheet, found.names))
         if (slip := found.slip) is not None:

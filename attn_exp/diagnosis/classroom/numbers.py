@@ -43,10 +43,10 @@ from attn_exp.diagnosis.recipes.candidates import (
     Candidate,
     Explained,
     Explanation,
-    best,
-    every_mistake,
-    explained,
-    other_settings,
+    choose_best,
+    find_explanation,
+    list_mistakes,
+    list_other_settings,
     what_a_setting_computes,
     what_mistakes_compute,
 )
@@ -80,7 +80,7 @@ def case_of(sheet: Sheet) -> Case:
 
 def candidates_of(sheet: Sheet) -> list[Candidate]:
     """Return the mistakes that a person can make; some are possible only in code."""
-    candidates = every_mistake([case_of(sheet)])
+    candidates = list_mistakes([case_of(sheet)])
     return [candidate for candidate in candidates if not mistakes.mistake(candidate.names[0]).of_code]
 
 
@@ -154,8 +154,9 @@ class Numbers:
         return None if reading is None else Explained(reading=reading)
 
     def one_mistake(self) -> Explained | None:
-        predictions = (one for one in self.catalogue() if reproduces(self.sheet, one.recipe, one.stages))
-        return best([prediction.candidate for prediction in predictions])
+        return choose_best(
+            [one.candidate for one in self.catalogue() if reproduces(self.sheet, one.recipe, one.stages)]
+        )
 
     def setting_that_fits(self) -> Explained | None:
         """Return another variant of the run that reproduces the numbers, or else the first setting that does."""
@@ -171,7 +172,7 @@ class Numbers:
             if sheet.settled.multiplier != usual_scale:
                 candidates.append(("scale=true", sheet.right.with_rules(scale=usual_scale)))
         if problem.weights is None:
-            candidates += [(words, change(sheet.right)) for words, change in other_settings(sheet.right)]
+            candidates += [(words, change(sheet.right)) for words, change in list_other_settings(sheet.right)]
         words = next((words for words, recipe in candidates if agrees(sheet, recipe)), "")
         return Explained(setting=words) if words else None
 
@@ -182,7 +183,7 @@ class Numbers:
     def mistake_and_slip(self) -> Explained | None:
         """Return a mistake that gives all numbers but one, if the other numbers are enough to choose it."""
         slips = [(prediction.candidate, find_only_slip(self.sheet, prediction)) for prediction in self.list_distinct()]
-        found = best([candidate for candidate, slip in slips if slip is not None])
+        found = choose_best([candidate for candidate, slip in slips if slip is not None])
         if found is None:
             return None
         slip = next(slip for candidate, slip in slips if slip is not None and candidate.names == found.names)
@@ -314,7 +315,7 @@ def read_sheet(settled: Settled, problem: Problem, answers: Mapping[str, Any]) -
 
 def verdict_on(sheet: Sheet, variants: Mapping[str, Settled]) -> Verdict:
     evidence = Numbers(sheet, cache(partial(catalogue, sheet)), variants=variants)
-    found = explained(evidence)
+    found = find_explanation(evidence)
     if found.reading is not None:
         findings = [Finding(box.stage, HELD, box.count_text) for box in found.reading.sheet.boxes]
         remark = found.reading.remark

@@ -9,7 +9,6 @@ the wrong cells. `other_readings` yields equivalent computations and notations, 
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
@@ -147,7 +146,7 @@ def find_scratch_leeway(sheet: Sheet, recipe: Recipe, box: Box, predicted: Array
     computed, total = run_recipe(sheet, recipe) or {}, np.zeros_like(predicted)
     tolerance = box.tolerances.max(initial=0.0, where=box.given)
     boxes, scratch = {other.stage: other for other in sheet.boxes}, sheet.scratch or ()
-    for stage in itertools.takewhile(lambda stage: stage != box.stage, (name for name in STAGES if name in computed)):
+    for stage in (name for name in STAGES[: STAGES.index(box.stage)] if name in computed):
         array = computed[stage]
         if stage in scratch:
             is_elsewhere = np.full(array.shape, True)

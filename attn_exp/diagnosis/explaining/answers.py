@@ -1,7 +1,7 @@
 """Explain wrong outputs by the mistakes that reproduce them, or else by the first stage that differs.
 
 `Answers` holds the answers of a function and tries `EXPLANATIONS` on them, one after the other: a mistake explains the
-answers if computing attention with it gives all of them. If none does, `located` says where to look.
+answers if computing attention with it gives all of them. If none does, `locate` says where to look.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ from attn_exp.diagnosis.recipes.candidates import (
     Candidate,
     Explained,
     Explanation,
-    best,
-    every_mistake,
-    everywhere,
-    other_settings,
-    pairs_of,
+    apply_everywhere,
+    choose_best,
+    list_mistakes,
+    list_other_settings,
+    pair_mistakes,
     rank,
-    scaled_as_usual,
+    use_default_scale,
 )
 from attn_exp.diagnosis.recipes.combinations import (
     INVERTED,
     LARGE_FILL,
     combine,
-    fills_of_raw_logits,
-    fitted_fills,
-    fitted_numbers,
+    combine_parts,
+    fit_fills,
+    fit_numbers,
     has_time,
-    in_several_parts,
+    raw_logit_fills,
 )
 from attn_exp.forms.pipeline import Given
 from attn_exp.mistakes.behaviour import first_keys
@@ -66,7 +66,7 @@ MAX_ROUNDING = 0.2
 """An output is inconclusive if rounding may exceed this fraction of its largest number."""
 MAX_BASES = 3
 """Number of explanations of the unmasked cases that are combined with mask mistakes."""
-HALF = 0.5
+MOSTLY_NAN = 0.5
 """Outputs are mostly NaN if more than this fraction has a smaller fraction of finite numbers."""
 MAX_DISTANCE = 32.0
 """A candidate is ruled out if it is this many times farther from the answers than the nearest candidate."""
@@ -75,7 +75,7 @@ BLOCK_SIZES = range(2, 132)
 OVERFLOWS = ("no_max_subtraction",)
 SHOWN_BY_NAN = (OVERFLOWS, ("one_maximum",), ("mask_hides_all",))
 """Mistakes that can be inferred from NaN alone; too many of the others produce the same NaN."""
-NOTHING = "no known mistake explains it"
+UNEXPLAINED = "no known mistake explains it"
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +109,7 @@ class Answers:
         A view in which every answer is right is skipped: two mistakes that cancel each other would "explain" it.
         """
         single = "float32" if self.digits > SINGLE else ""
-        coarser = (single, representable([answer for _, answer in self.seen[:4]])) if first else ()
+        coarser = (single, find_half_dtype([answer for _, answer in self.seen[:4]])) if first else ()
         views = (replace(self, dtype=dtype, digits=DIGITS[dtype]) for dtype in coarser if dtype)
         yield from (view for view in (self, *views) if view.wrong)
 
@@ -127,10 +127,10 @@ class Answers:
     def single(self) -> list[Candidate]:
         """All candidates with one mistake."""
         return [
-            *every_mistake([case for case, _ in self.seen]),
-            *fitted_fills(self.seen),
-            *fills_of_raw_logits(self.seen),
-            *fitted_numbers(self.wrong, self.fitted),
+            *list_mistakes([case for case, _ in self.seen]),
+            *fit_fills(self.seen),
+            *raw_logit_fills(self.seen),
+            *fit_numbers(self.wrong, self.fitted),
         ]
 
     @cached_property
@@ -220,19 +220,19 @@ class Answers:
     def one_mistake(self) -> Explained | None:
         fitting = [candidate for candidate in self.single if self.is_explained_by(candidate)]
         uncrossed = [candidate for candidate in fitting if self.count_reproduced(candidate, self.crossed) >= 0]
-        return best(self.keep_nearest(uncrossed or fitting))
+        return choose_best(self.keep_nearest(uncrossed or fitting))
 
     def two_mistakes(self) -> Explained | None:
         if self.are_mostly_nan:
             return None
-        pairs = itertools.takewhile(lambda _: has_time(), pairs_of(self.single, self.seen))
-        return best([pair for pair in pairs if self.is_explained_by(pair)])
+        pairs = itertools.takewhile(lambda _: has_time(), pair_mistakes(self.single, self.seen))
+        return choose_best([pair for pair in pairs if self.is_explained_by(pair)])
 
     @cached_property
     def are_mostly_nan(self) -> bool:
         """Whether most wrong outputs are mostly NaN or infinite, so that many mistakes would fit."""
         outputs = [answer.output for _, answer in self.wrong if answer.output is not None]
-        return bool(np.mean([np.isfinite(output).mean() < HALF for output in outputs] or [True]) > HALF)
+        return bool(np.mean([np.isfinite(output).mean() < MOSTLY_NAN for output in outputs] or [True]) > MOSTLY_NAN)
 
     def several_mistakes(self) -> Explained | None:
         """Find mistakes, at most one per part of attention, in cases without additional masks; then one in masks."""
@@ -243,7 +243,7 @@ class Answers:
         seen = [*wrong, *(pair for pair in plain if pair not in wrong)]
         unmasked = replace(self, seen=seen, ask=lambda: self.split_by_masks(self.fresh)[0])
         bases = [candidate for candidate in self.single if masked and unmasked.is_explained_by(candidate)]
-        combinations = in_several_parts(self.single, wrong[0], self.ask_equal())
+        combinations = combine_parts(self.single, wrong[0], self.ask_equal())
         combinations = itertools.takewhile(lambda _: has_time(), combinations)
         bases += [candidate for candidate in combinations if unmasked.is_explained_by(candidate)]
         return self.add_mask_mistake(bases, masked)
@@ -259,7 +259,7 @@ class Answers:
 
         Every base reproduces the answers without additional masks. The simplest combinations are tried first.
         """
-        found = best(self.keep_if_masks_show(bases, masked))
+        found = choose_best(self.keep_if_masks_show(bases, masked))
         if found is not None or not masked or not bases:
             return found
         fewest = min(len(base.names) for base in bases)
@@ -271,7 +271,7 @@ class Answers:
         for additions in ([LARGE_FILL], in_masks, filled, inverted_with_another):
             combined = [combine((base, addition)) for base in likeliest for addition in additions]
             if fitting := self.keep_if_masks_show(combined, masked):
-                return best(self.keep_nearest(fitting))
+                return choose_best(self.keep_nearest(fitting))
         return None
 
     def keep_if_masks_show(self, candidates: Sequence[Candidate], masked: Seen) -> list[Candidate]:
@@ -284,8 +284,8 @@ class Answers:
         ]
 
     def setting_that_fits(self) -> Explained | None:
-        settings = [(words, everywhere(change)) for words, change in other_settings(self.seen[0][0].recipe)]
-        for words, change in (*settings, ("scale=true", scaled_as_usual)):
+        settings = [(words, apply_everywhere(change)) for words, change in list_other_settings(self.seen[0][0].recipe)]
+        for words, change in (*settings, ("scale=true", use_default_scale)):
             if self.is_explained_by(Candidate((words,), change)):
                 return self.batch_mixed() or Explained(setting=words, change=change)  # a mixed batch explains more
         return None
@@ -318,7 +318,7 @@ EXPLANATIONS = (
 )
 
 
-def representable(answers: Sequence[Answer]) -> str:
+def find_half_dtype(answers: Sequence[Answer]) -> str:
     """Return the half-precision dtype that represents every number of the answers exactly, or an empty string."""
     outputs = [answer.output for answer in answers if answer.output is not None]
     fitting = (
@@ -406,19 +406,21 @@ class Located(NamedTuple):
     said: str = ""
 
 
-def located(seen: Seen, wrong: Seen) -> Located:
+def locate(seen: Seen, wrong: Seen) -> Located:
     """Return which cases are wrong, and the stage in which the mistake must be."""
     outputs = [answer.output for _, answer in seen if answer.output is not None and answer.output.size]
     if outputs and all(not output.any() for output in outputs):
-        return Located("", f"zeros for every input; {NOTHING}")
+        return Located("", f"zeros for every input; {UNEXPLAINED}")
     if outputs and all(np.isnan(output).all() for output in outputs):
-        return Located("", f"NaN for every input; {NOTHING}")
+        return Located("", f"NaN for every input; {UNEXPLAINED}")
     wrong_rungs = dict.fromkeys(case.rung for case, _ in wrong)
     answered = dict.fromkeys(case.rung for case, answer in seen if answer.output is not None)
     right_rungs = [rung for rung in answered if rung not in wrong_rungs]
     also_right = f", and right in {', '.join(right_rungs)}" if right_rungs else ""
     found = locate_by_nan(seen, wrong) or locate_by_cases({*wrong_rungs}, seen)
-    return Located(found.stage, f"something else: wrong in {', '.join(wrong_rungs)}{also_right}; {NOTHING}{found.said}")
+    return Located(
+        found.stage, f"something else: wrong in {', '.join(wrong_rungs)}{also_right}; {UNEXPLAINED}{found.said}"
+    )
 
 
 def locate_by_nan(seen: Seen, wrong: Seen) -> Located | None:

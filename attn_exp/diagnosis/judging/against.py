@@ -33,7 +33,7 @@ from attn_exp.diagnosis.calling import conventions, ways_to_call
 from attn_exp.diagnosis.calling.behaviour import masked
 from attn_exp.diagnosis.calling.call import Bound, Caller
 from attn_exp.diagnosis.explaining.answers import SINGLE
-from attn_exp.diagnosis.explaining.smallest import MOST_CALLS, as_python, small_case, smaller
+from attn_exp.diagnosis.explaining.smallest import MAX_CALLS, format_call, make_small_case, yield_smaller_cases
 from attn_exp.diagnosis.judging.check import check
 from attn_exp.diagnosis.judging.check_layer import bind_readable_layer, is_layer
 from attn_exp.diagnosis.judging.parting import EMPTY_ROWS, FOLLOWS, Pair, compare_traces, find_causes
@@ -433,10 +433,10 @@ def smallest_of_both(both: Both, case: Case, digits: int) -> tuple[Smallest, Sma
     first, second = both
     if first.function.inside is not None:
         return None
-    for small in islice(small_cases(case, first.caller), MOST_CALLS):
+    for small in islice(small_cases(case, first.caller), MAX_CALLS):
         answers = (first.caller(small), second.caller(small))
         if Pair(small, answers, min(digits, 20)).part(digits):
-            return as_python(first.target, first.caller, small, answers[0]), as_python(
+            return format_call(first.target, first.caller, small, answers[0]), format_call(
                 second.target, second.caller, small, answers[1]
             )
     return None
@@ -444,5 +444,7 @@ def smallest_of_both(both: Both, case: Case, digits: int) -> tuple[Smallest, Sma
 
 def small_cases(case: Case, caller: Caller) -> Iterator[Case]:
     if case.rung == EMPTY_ROWS:
-        yield masked(small_case(case, (1, 1, 2, 2, 1), caller.request, 1), np.array([[True, True], [False, False]]))
-    yield from smaller(case, caller)
+        yield masked(
+            make_small_case(case, (1, 1, 2, 2, 1), caller.request, 1), np.array([[True, True], [False, False]])
+        )
+    yield from yield_smaller_cases(case, caller)

@@ -34,8 +34,8 @@ from attn_exp.diagnosis.judging.judge_answers import (
 )
 from attn_exp.diagnosis.judging.layer_passes import with_findings
 from attn_exp.diagnosis.judging.unasked import with_outcome
-from attn_exp.diagnosis.recipes.candidates import Explained, everywhere, gives
-from attn_exp.diagnosis.recipes.combinations import EXPLAINING, start_clock
+from attn_exp.diagnosis.recipes.candidates import Explained, apply_everywhere, reproduces
+from attn_exp.diagnosis.recipes.combinations import MAX_SECONDS, start_clock
 from attn_exp.errors import HERE, FaultError, UserError, fault_line, way_of
 from attn_exp.experiment.verdict import (
     ANSWERED,
@@ -86,7 +86,7 @@ def check(own: OwnFunction, request: Request, quick: bool = False) -> Verdict:
         if fault is not None:
             return report_fault(own, request, fault)
         if clock.was_over and not verdict.passed:
-            skipped = f"combinations of mistakes (the search was stopped after {EXPLAINING:g} s)"
+            skipped = f"combinations of mistakes (the search was stopped after {MAX_SECONDS:g} s)"
             verdict = replace(verdict, not_asked=(*verdict.not_asked, skipped))
         return replace(with_outcome(verdict, own, request), seconds=perf_counter() - start)
 
@@ -225,7 +225,7 @@ def check_under_fitting_settings(own: OwnFunction, tried: Tried, quick: bool) ->
     request, case, answer = tried.caller.request, tried.case, tried.answer
     heads = conventions.of_heads_inside(tried.caller, case) if tried.function.inside is None else ()
     fitting = conventions.find_settings(tried.caller, case, answer, digits) or [
-        words for words, recipe in heads if gives(recipe, case, answer, digits)
+        words for words, recipe in heads if reproduces(recipe, case, answer, digits)
     ]
     if not fitting:
         return None
@@ -255,7 +255,7 @@ def check_both_polarities(own: OwnFunction, caller: Caller, tried: Tried, reques
     hides = conventions.hides(caller, tried.function)
     inverted = check_inverted(own, tried, request, quick) if hides else None
     if inverted is not None and inverted.passed:  # prefer a convention to a mistake
-        change = everywhere(mistake(conventions.INVERTED).changes[0])
+        change = apply_everywhere(mistake(conventions.INVERTED).changes[0])
         verdict = judge_answers(own, caller, tried, quick, Explained((conventions.INVERTED,), change=change))
         return choose_polarity(verdict, tried, request, inverted)
     caller = conventions.with_one_opposite(caller, tried.function)

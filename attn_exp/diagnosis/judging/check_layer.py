@@ -333,7 +333,7 @@ def name_wrong_turns(turns: frozenset[str]) -> tuple[str, ...]:
 def reproduces_output(observed: Observed, bound: Bound, request: Request) -> bool:
     """Return whether the definition under these settings gives the recorded output of the layer."""
     assert bound.inside is not None
-    inputs, answer = list(observed.recording.given[0].values()), answer_rows(observed.recording)
+    inputs, answer = list(observed.recording.inputs_by_run[0].values()), answer_rows(observed.recording)
     case = next(layer_cases(request, bound.offer, True, bound.inside))
     given = replace(case.given, x=inputs[0], memory=inputs[-1] if len(inputs) > 1 else None)
     right = expected(replace(case, given=given))["output"]

@@ -19,7 +19,7 @@ from attn_exp.diagnosis.asking.libraries import collect_arrays
 from attn_exp.diagnosis.observe.trace import (
     MAX_SIZE,
     Call,
-    Place,
+    Location,
     Product,
     Recorder,
     Trace,
@@ -124,10 +124,10 @@ def is_dense(value: Any) -> bool:
     return is_strided and not (value.is_nested or value.is_quantized or value.is_meta)
 
 
-def locate_tensor(tensor: Any) -> Place:
+def locate_tensor(tensor: Any) -> Location:
     strides = tuple(stride * tensor.itemsize for stride in tensor.stride())
     kind = f"{tensor.dtype} {tensor.is_conj()} {tensor.is_neg()}"
-    return Place(tensor.untyped_storage()._cdata, tensor.data_ptr(), tuple(tensor.shape), strides, kind)
+    return Location(tensor.untyped_storage()._cdata, tensor.data_ptr(), tuple(tensor.shape), strides, kind)
 
 
 def copy_tensor(tensor: Any) -> Array:

@@ -22,7 +22,7 @@ from attn_exp import mistakes
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.asking.case import Answer, Asked, Case, Seen, differs, predicted
 from attn_exp.diagnosis.asking.libraries import DIGITS
-from attn_exp.diagnosis.recipes.candidates import Candidate, composed, everywhere, once
+from attn_exp.diagnosis.recipes.candidates import Candidate, apply_everywhere, cache_change, compose_changes
 from attn_exp.forms.pipeline import At, Step
 from attn_exp.mistakes.masks import added, filled, late
 from attn_exp.mistakes.mistake import Change, around, instead, together
@@ -35,8 +35,8 @@ EXPONENTS = tuple(np.arange(-11.0, 2.0))
 """Powers of 10 of the epsilon in the softmax sum from which the fit starts."""
 MAX_STEPS, MAX_RESIDUAL = 12, 1e-7
 """Number of Gauss-Newton steps, and the largest sum of squared errors relative to that of the output."""
-LOWEST = (float(np.finfo(np.float64).min), float(np.finfo(np.float32).min), float(np.finfo(np.float16).min))
-FILLS = (-np.inf, *LOWEST, -1e4, -1e5, -1e6, -1e8, -1e9, -1e10, -1e12, -1e15, -1e18, -1e20, -1e30, 0.0)
+LOWEST_FLOATS = (float(np.finfo(np.float64).min), float(np.finfo(np.float32).min), float(np.finfo(np.float16).min))
+FILLS = (-np.inf, *LOWEST_FLOATS, -1e4, -1e5, -1e6, -1e8, -1e9, -1e10, -1e12, -1e15, -1e18, -1e20, -1e30, 0.0)
 """Common fill values for hidden logits; a softmax would turn all but the last into weight 0."""
 CLIPS = (32, 40, 50, 60, 64, 70, 75, 80, 85, 88, 90, 100, 128, 200, 250, 256, 500, 512, 600, 700, 709, 750, 800, 1000)
 """Limits at which people clip logits; only logits beyond them are wrong."""
@@ -55,25 +55,25 @@ LIKELY = frozenset(
 """Mistakes that the search combines with each other."""
 INVERTED = "mask_inverted"
 """The mask mistake to which a fill or a second mask mistake may be added."""
-LARGE_FILL = Candidate((), everywhere(filled(-1e9)))
+LARGE_FILL = Candidate((), apply_everywhere(filled(-1e9)))
 """A common replacement for -inf: harmless alone, but not in combination with other mistakes."""
-CLOSE = 1e-5
+CLOSE_TOLERANCE = 1e-5
 """Relative tolerance that allows for float32 rounding."""
-EXPLAINING = 8.0
+MAX_SECONDS = 8.0
 """Seconds of processor time after which a check tries no more combinations of mistakes."""
 
 # A small fill, fitted to the answer
 
 
-def fitted_fills(seen: Seen) -> Iterator[Candidate]:
+def fit_fills(seen: Seen) -> Iterator[Candidate]:
     """Yield the fill of hidden logits, and what is added to them, fitted to the first answer that allows it."""
     for case, answer in seen:
         fill = fit_fill(case, answer, np.zeros_like)
         if fill is not None:
-            yield Candidate(("mask_small_fill",), everywhere(filled(fill)), fitted=True)
+            yield Candidate(("mask_small_fill",), apply_everywhere(filled(fill)), fitted=True)
             penalty = fit_fill(case, answer, lambda logits: logits)
             if penalty is not None:
-                yield Candidate(("mask_small_fill",), everywhere(added(penalty)), fitted=True)
+                yield Candidate(("mask_small_fill",), apply_everywhere(added(penalty)), fitted=True)
             return
 
 
@@ -106,7 +106,7 @@ def fit_fill(case: Case, answer: Answer, base: Callable[[Array], Array]) -> floa
 # Another fitted number: a factor of the scores, or an epsilon in the softmax sum
 
 
-def fitted_numbers(seen: Seen, fitted: dict[object, float | None]) -> Iterator[Candidate]:
+def fit_numbers(seen: Seen, fitted: dict[object, float | None]) -> Iterator[Candidate]:
     """Yield the factor of the scores, and the epsilon in the sum, fitted to the first wrong answers.
 
     `fitted` caches the numbers.
@@ -119,7 +119,7 @@ def fitted_numbers(seen: Seen, fitted: dict[object, float | None]) -> Iterator[C
             number = fitted[key]
             if number is not None and is_plausible(make_candidate, number):
                 yield make_candidate(number)
-                yield from one_for_all_sizes(case, number) if make_candidate is multiply_scores else ()
+                yield from fixed_scale_for(case, number) if make_candidate is multiply_scores else ()
                 break
 
 
@@ -132,23 +132,25 @@ def is_plausible(make_candidate: object, number: float) -> bool:
 
 def multiply_scores(factor: float) -> Candidate:
     return Candidate(
-        ("scale_other",), everywhere(times(factor)), True, f"They are {factor:.6g} times what they should be"
+        ("scale_other",), apply_everywhere(times(factor)), True, f"They are {factor:.6g} times what they should be"
     )
 
 
 def add_epsilon(exponent: float) -> Candidate:
     epsilon = 10.0**exponent
-    return Candidate(("sum_epsilon",), everywhere(with_epsilon(epsilon)), True, f"It is {epsilon:.4g}")
+    return Candidate(("sum_epsilon",), apply_everywhere(with_epsilon(epsilon)), True, f"It is {epsilon:.4g}")
 
 
-def one_for_all_sizes(case: Case, factor: float) -> Iterator[Candidate]:
+def fixed_scale_for(case: Case, factor: float) -> Iterator[Candidate]:
     """Yield the mistake of a constant scale that is this factor times the right scale at this head size."""
     stages = predicted(case.recipe, case.given)
     if stages is not None and stages["scores"].size:
         largest = np.unravel_index(np.abs(stages["scores"]).argmax(), stages["scores"].shape)
         scale = factor * float(stages["logits"][largest] / stages["scores"][largest])
         if scale:  # 0 is not a scale
-            yield Candidate(("scale_fixed",), everywhere(fixed(scale)), True, f"They are divided by {1 / scale:.6g}")
+            yield Candidate(
+                ("scale_fixed",), apply_everywhere(fixed(scale)), True, f"They are divided by {1 / scale:.6g}"
+            )
 
 
 def fit_number(
@@ -200,12 +202,12 @@ def divide_by_sum(number: float) -> Change:
 WITHOUT_SOFTMAX = {"no_softmax": use_raw_logits, "sum_normalized": divide_by_sum}
 
 
-def fills_of_raw_logits(seen: Seen) -> Iterator[Candidate]:
+def raw_logit_fills(seen: Seen) -> Iterator[Candidate]:
     """Yield the mistakes without a softmax, with each fill value that reproduces the first masked answer."""
     masked = [(case, answer) for case, answer in seen if case.recipe.rules.masks and answer.output is not None][:1]
     for (name, make_change), fill in itertools.product(WITHOUT_SOFTMAX.items(), FILLS if masked else ()):
         if reproduces(make_change(fill), masked, DIGITS["float16"]):
-            yield Candidate((name,), everywhere(make_change(fill)), fitted=True)
+            yield Candidate((name,), apply_everywhere(make_change(fill)), fitted=True)
 
 
 # Logits clipped far above usual values
@@ -252,11 +254,11 @@ def combine(parts: Sequence[Candidate]) -> Candidate:
     combined = parts[0]
     for other in parts[1:]:
         names = tuple(sorted({*combined.names, *other.names}))
-        combined = Candidate(names, composed(combined, other), combined.fitted or other.fitted)
+        combined = Candidate(names, compose_changes(combined, other), combined.fitted or other.fitted)
     return combined
 
 
-def in_several_parts(single: Sequence[Candidate], asked: Asked, equal: Asked | None) -> Iterator[Candidate]:
+def combine_parts(single: Sequence[Candidate], asked: Asked, equal: Asked | None) -> Iterator[Candidate]:
     """Yield combinations of mistakes in several parts that reproduce the answer to a case.
 
     They must also reproduce `equal`, the answer to a case with equal scores; without it, at most two are combined.
@@ -264,7 +266,7 @@ def in_several_parts(single: Sequence[Candidate], asked: Asked, equal: Asked | N
     """
     parts = group_by_part(single)
     late_scales = [one for one in parts["scale"] if "scale_after_softmax" in one.names]
-    before_scores = [once(combine(pair)) for pair in itertools.product(parts["heads"], parts["products"])]
+    before_scores = [cache_change(combine(pair)) for pair in itertools.product(parts["heads"], parts["products"])]
     for before, softmax in itertools.product(before_scores, [*parts["softmax"], *late_scales]):
         if equal is not None and not is_close(combine((before, softmax)), *equal):
             continue
@@ -281,7 +283,7 @@ def is_close(candidate: Candidate, case: Case, answer: Answer) -> bool:
     if answer.output is None or stages is None or stages["output"].shape != answer.output.shape:
         return False
     error, size = np.abs(stages["output"] - answer.output), np.abs(answer.output)
-    return bool(error.max(initial=0.0) < CLOSE * size.max(initial=0.0))
+    return bool(error.max(initial=0.0) < CLOSE_TOLERANCE * size.max(initial=0.0))
 
 
 # Processor time, so that a check on a busy machine tries as much as on an idle one
@@ -311,7 +313,7 @@ def start_clock() -> Iterator[Clock]:
 def has_time() -> bool:
     """Return whether the current check may still try combinations of mistakes; if not, its clock records that."""
     clock = CLOCK.get()
-    if clock is None or process_time() - clock.start <= EXPLAINING:
+    if clock is None or process_time() - clock.start <= MAX_SECONDS:
         return True
     clock.was_over = True
     return False
