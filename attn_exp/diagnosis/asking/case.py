@@ -46,10 +46,10 @@ class Case:
         return replace(self.given, **{side: getattr(self.given, side).astype(np.float32) for side in "qkv"})
 
     def with_masks(self, masks: tuple[Mask, ...]) -> Case:
-        return self.asking(self.recipe.with_rules(masks=masks))
+        return self.with_recipe(self.recipe.with_rules(masks=masks))
 
-    def asking(self, recipe: Recipe) -> Case:
-        return Case(self.rung, recipe, self.given, self.explicit_scale, self.optional, self.unpromised)
+    def with_recipe(self, recipe: Recipe) -> Case:
+        return replace(self, recipe=recipe)
 
 
 @dataclass(frozen=True, eq=False)

@@ -320,8 +320,8 @@ def find_unread_masks(function: Any, parameters: Sequence[inspect.Parameter]) ->
     The function must read another mask parameter, or take this one only by Keras or PyTorch convention: a function's
     only mask parameter is otherwise always tested. A parameter that is passed on counts as read.
     """
-    roles = {parameter.name: role_of(parameter.name) for parameter in parameters}
-    mask_roles = {name: role for name, role in roles.items() if role in ("mask", "padding", "causal")}
+    names = [parameter.name for parameter in parameters]
+    mask_roles = {name: mask_role for name in names if (mask_role := role_of(name)) in ("mask", "padding", "causal")}
     names_unread = find_never_read(function, mask_roles) if mask_roles else set()
     read_roles = {role for name, role in mask_roles.items() if name not in names_unread}
     has_hint = "mask" in read_roles and any(parameter.name == "need_weights" for parameter in parameters)
@@ -347,11 +347,10 @@ def find_never_read(function: Any, names: Collection[str]) -> set[str]:
     code = getattr(unwrapped, "__code__", None)
     if code is None or "locals" in code.co_names:
         return set()
-    parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    return set(names).intersection(parameters) - find_loaded_names(code)
+    return set(names).intersection(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]) - loaded_names(code)
 
 
-def find_loaded_names(code: CodeType) -> set[str]:
+def loaded_names(code: CodeType) -> set[str]:
     loaded = set[str]()
     for inner in list_code_objects(code):
         for instruction in dis.get_instructions(inner):

@@ -403,7 +403,8 @@ def find_paper_mistakes(sheet: Sheet) -> list[PaperMistake]:
         *((name, says, fix, around("normalize", step)) for name, says, fix, step in SOFTMAX_MISTAKES),
         *list_lost_signs(sheet),
         *(("one_head_for_all", f"The context of head {head + 1} is used for every head.",
-           "output = context of all heads, side by side", around("gather", partial(repeat_head, head))) for head in heads),
+           "output = context of all heads, side by side", around("gather", partial(repeat_head, head)))
+          for head in heads),
     ]  # fmt: skip
     x = sheet.problem.x
     if x is not None:

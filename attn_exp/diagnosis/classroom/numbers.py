@@ -187,11 +187,11 @@ class Numbers:
         if found is None:
             return None
         slip = next(slip for candidate, slip in slips if slip is not None and candidate.names == found.names)
-        cell_count = sum(int(box.given.sum()) for box in self.sheet.boxes)
         without = replace(slip.box, values=np.where(slip.cells, np.nan, slip.box.values))
         boxes = tuple(without if box is slip.box else box for box in self.sheet.boxes)
         others = replace(self, sheet=replace(self.sheet, boxes=boxes))
-        tried = len(self.catalogue()) * cell_count  # each mistake, with a slip in each cell
+        # each mistake, with a slip in each cell
+        tried = len(self.catalogue()) * sum(int(box.given.sum()) for box in self.sheet.boxes)
         return None if others.has_too_little_information(tried) else replace(found, slip=slip)
 
     def list_distinct(self) -> list[Prediction]:

@@ -377,17 +377,17 @@ def draw_numbers(
     Raises:
         UserError: no numbers were found that show all of these mistakes.
     """
-    first_ambiguous: tuple[StudentNumbers, Paper] | None = None
+    usable = list[tuple[StudentNumbers, Paper]]()
     for attempt in range(MAX_DRAWS):
         student_numbers = draw_once(config, np.random.default_rng([seed, attempt]))
         paper = compose(student_numbers)
         reason = next(find_flaws(paper, must_show), "")
-        if not reason and not is_ambiguous(paper):
-            return student_numbers, paper
-        if not reason and first_ambiguous is None:
-            first_ambiguous = student_numbers, paper
-    if first_ambiguous is not None:
-        return first_ambiguous
+        if not reason:
+            usable.append((student_numbers, paper))
+            if not is_ambiguous(paper):
+                return usable[-1]
+    if usable:
+        return usable[0]
     raise UserError(
         f"seed={seed}: in {MAX_DRAWS} tries no small numbers show every common mistake ({reason}); "
         "try more tokens, another embeddings.d_model, or digits=3"

@@ -36,8 +36,8 @@ from attn_exp.diagnosis.recipes.candidates import (
     Candidate,
     Explained,
     Explanation,
-    apply_everywhere,
     choose_best,
+    everywhere,
     list_mistakes,
     list_other_settings,
     pair_mistakes,
@@ -178,8 +178,8 @@ class Answers:
         is_rough = tolerance(stages, digits) > MAX_ROUNDING * np.abs(np.nan_to_num(stages["output"])).max(initial=1e-30)
         if (is_rough and np.isfinite(stages["weights"]).all()) or is_usual_without_keys(output, stages):
             return 0
-        rows = {**stages, "output": without_blind(stages["output"], stages)}
-        if differs(without_blind(output, stages), rows, digits) or not is_nearer(output, stages, case, digits):
+        comparable = {**stages, "output": without_blind(stages["output"], stages)}
+        if differs(without_blind(output, stages), comparable, digits) or not is_nearer(output, stages, case, digits):
             return -1
         is_conclusive = candidate.names in SHOWN_BY_NAN or not self.is_right_except_nan(case, output)
         return int(is_conclusive and not is_blind(stages))
@@ -264,11 +264,13 @@ class Answers:
             return found
         fewest = min(len(base.names) for base in bases)
         likeliest = sorted((base for base in bases if len(base.names) == fewest), key=rank)[:MAX_BASES]
-        in_masks = [one for one in self.single if mistakes.mistake(one.names[0]).group == "masks"]
-        inverted = [one for one in in_masks if one.names == (INVERTED,)]
-        filled = [combine((one, LARGE_FILL)) for one in inverted]
-        inverted_with_another = [combine((one, other)) for one in inverted for other in in_masks if other != one]
-        for additions in ([LARGE_FILL], in_masks, filled, inverted_with_another):
+        mask_mistakes = [one for one in self.single if mistakes.mistake(one.names[0]).group == "masks"]
+        inversions = [one for one in mask_mistakes if one.names == (INVERTED,)]
+        filled = [combine((inversion, LARGE_FILL)) for inversion in inversions]
+        with_another = [
+            combine((inversion, one)) for inversion in inversions for one in mask_mistakes if one != inversion
+        ]
+        for additions in ([LARGE_FILL], mask_mistakes, filled, with_another):
             combined = [combine((base, addition)) for base in likeliest for addition in additions]
             if fitting := self.keep_if_masks_show(combined, masked):
                 return choose_best(self.keep_nearest(fitting))
@@ -278,13 +280,13 @@ class Answers:
         """Keep candidates that fit; if answers with additional masks are wrong, each must reproduce one of them."""
         wrong = failing(masked, self.digits)
         return [
-            one
-            for one in candidates
-            if self.is_explained_by(one) and (not wrong or self.count_reproduced(one, wrong) > 0)
+            candidate
+            for candidate in candidates
+            if self.is_explained_by(candidate) and (not wrong or self.count_reproduced(candidate, wrong) > 0)
         ]
 
     def setting_that_fits(self) -> Explained | None:
-        settings = [(words, apply_everywhere(change)) for words, change in list_other_settings(self.seen[0][0].recipe)]
+        settings = [(words, everywhere(change)) for words, change in list_other_settings(self.seen[0][0].recipe)]
         for words, change in (*settings, ("scale=true", use_default_scale)):
             if self.is_explained_by(Candidate((words,), change)):
                 return self.batch_mixed() or Explained(setting=words, change=change)  # a mixed batch explains more
@@ -385,8 +387,9 @@ def is_nearer(output: Array, stages: Arrays, case: Case, digits: int) -> bool:
     if right["output"].shape != output.shape or not differs(output, right, digits):
         return True
     with np.errstate(all="ignore"):
-        actual, candidate, wanted = (without_blind(one, stages) for one in (output, stages["output"], right["output"]))
-        error, error_of_right = (np.abs(actual - one).max(initial=0.0) for one in (candidate, wanted))
+        outputs = (output, stages["output"], right["output"])
+        actual, candidate, wanted = (without_blind(array, stages) for array in outputs)
+        error, error_of_right = (np.abs(actual - array).max(initial=0.0) for array in (candidate, wanted))
     if not differs(actual, {**right, "output": wanted}, digits):
         return True  # only queries that see no key differ
     return bool(not np.isfinite([error, error_of_right]).all() or error < error_of_right / 2)

@@ -34,7 +34,7 @@ from attn_exp.diagnosis.judging.judge_answers import (
 )
 from attn_exp.diagnosis.judging.layer_passes import with_findings
 from attn_exp.diagnosis.judging.unasked import with_outcome
-from attn_exp.diagnosis.recipes.candidates import Explained, apply_everywhere, reproduces
+from attn_exp.diagnosis.recipes.candidates import Explained, everywhere, reproduces
 from attn_exp.diagnosis.recipes.combinations import MAX_SECONDS, start_clock
 from attn_exp.errors import HERE, FaultError, UserError, fault_line, way_of
 from attn_exp.experiment.verdict import (
@@ -255,7 +255,7 @@ def check_both_polarities(own: OwnFunction, caller: Caller, tried: Tried, reques
     hides = conventions.hides(caller, tried.function)
     inverted = check_inverted(own, tried, request, quick) if hides else None
     if inverted is not None and inverted.passed:  # prefer a convention to a mistake
-        change = apply_everywhere(mistake(conventions.INVERTED).changes[0])
+        change = everywhere(mistake(conventions.INVERTED).changes[0])
         verdict = judge_answers(own, caller, tried, quick, Explained((conventions.INVERTED,), change=change))
         return choose_polarity(verdict, tried, request, inverted)
     caller = conventions.with_one_opposite(caller, tried.function)

@@ -31,7 +31,7 @@ from attn_exp.diagnosis.asking.offer import at_of
 from attn_exp.diagnosis.calling.call import Caller
 from attn_exp.diagnosis.observe.trace import record_with
 from attn_exp.diagnosis.recipes.candidates import (
-    apply_everywhere,
+    everywhere,
     is_right,
     reproduces,
 )
@@ -195,11 +195,11 @@ CONVENTIONS = (
     ),
     (
         has_shared_heads, "shares each key/value head among neighbouring query heads",
-        apply_everywhere(lambda recipe: replace(recipe, share=share)),
+        everywhere(lambda recipe: replace(recipe, share=share)),
     ),
     (
         has_shared_heads, "assigns key/value heads to query heads in turn",
-        apply_everywhere(lambda recipe: replace(recipe, share=share_in_turns)),
+        everywhere(lambda recipe: replace(recipe, share=share_in_turns)),
     ),
 )  # fmt: skip
 """Conventions for ambiguous cases: when each applies, its description, and what it computes."""

@@ -199,7 +199,7 @@ class Recorder:
         args, kwargs = arguments
         if not reads or all(self.find_producer(array) is None for array in (*inputs, *views)):
             returned = function(*args, **kwargs)
-            self.arrays_seen.update({self.locate(array): (array, None) for array in (*self.collect(returned), *views)})
+            self.arrays_seen |= {self.locate(array): (array, None) for array in (*self.collect(returned), *views)}
             return returned
         before, views_before = tuple(map(self.copy, inputs)), [self.copy(view) for view in views]
         returned = function(*args, **kwargs)

@@ -1,7 +1,8 @@
 """Candidate explanations: single mistakes, pairs of them, and settings that nobody requested.
 
 A `Candidate` changes the recipe of a case, for example to one without a scale. If attention with the changed recipe
-gives the answers, the candidate explains them. `find_explanation` tries all explanations, and `choose_best` chooses one that fits.
+gives the answers, the candidate explains them. `find_explanation` tries one explanation after another, and
+`choose_best` chooses among the candidates that fit.
 """
 
 from __future__ import annotations
@@ -122,9 +123,9 @@ class Explained:
 class Explanation:
     """One kind of explanation: `find` takes a view of the evidence and returns an explanation that fits, or None.
 
-    All explanations of one `turn` are tried on one view of the evidence before the next view. The plainest have turn
-    `FIRST_TURN` and are tried on every view. `rare` ones are skipped if answers are compared at float32 precision although
-    their dtype is more precise. `dear` ones are slow: they take thousands of tries.
+    All explanations of one `turn` are tried on one view of the evidence before the next view. The plainest have the
+    turn `FIRST_TURN` and are tried on every view. `rare` ones are skipped if answers are compared at float32 precision
+    although their dtype is more precise. `dear` ones are slow: they take thousands of tries.
     """
 
     find: Callable[[Any], Explained | None]
@@ -146,7 +147,7 @@ class Evidence(Protocol):
 
 def find_explanation(evidence: Evidence) -> Explained:
     """Return the first explanation that fits, or an empty one."""
-    for turn in sorted({one.turn for one in evidence.explanations}):
+    for turn in sorted({explanation.turn for explanation in evidence.explanations}):
         for view in evidence.views(first=turn == FIRST_TURN):
             for explanation in evidence.explanations:
                 found = explanation.find(view) if explanation.turn == turn and view.can_try(explanation) else None
@@ -159,10 +160,10 @@ def choose_best(fitting: Sequence[Candidate]) -> Explained | None:
     """Return the likeliest of the candidates that fit, with the names of the others; None if there are none."""
     if not fitting:
         return None
-    first, *rest = sorted(fitting, key=rank)
-    others = dict.fromkeys(tuple(sorted(set(candidate.names))) for candidate in rest)
-    others.pop(tuple(sorted(set(first.names))), None)
-    return Explained(first.names, tuple(others), change=first.change, said=first.said)
+    likeliest, *rest = sorted(fitting, key=rank)
+    other_names = dict.fromkeys(tuple(sorted(set(candidate.names))) for candidate in rest)
+    other_names.pop(tuple(sorted(set(likeliest.names))), None)
+    return Explained(likeliest.names, tuple(other_names), change=likeliest.change, said=likeliest.said)
 
 
 def rank(candidate: Candidate) -> tuple[int, ...]:
@@ -198,21 +199,21 @@ def what_a_setting_computes(words: str) -> str:
 
 def list_mistakes(cases: Sequence[Case]) -> Iterator[Candidate]:
     """Yield every variant of every mistake that these cases can show, except remarks and losses of precision."""
-    present = features((case.recipe, case.given) for case in cases)
+    features_present = features((case.recipe, case.given) for case in cases)
     has_one_size = len({at_of(case).size for case in cases}) == 1  # then no other tells a constant from another factor
     for name in mistakes.names():
         mistake = mistakes.mistake(name)
-        is_hidden = not set(mistake.needs) <= present or (name == "scale_fixed" and has_one_size)
+        is_hidden = not set(mistake.needs) <= features_present or (name == "scale_fixed" and has_one_size)
         if is_hidden or mistake.remark or mistake.group == "precision":
             continue
         for index, change in enumerate(mistake.changes):
             second_name = filter(None, mistake.also[index : index + 1])  # which only some variants have
-            yield Candidate((name, *second_name), apply_everywhere(change))
+            yield Candidate((name, *second_name), everywhere(change))
         if mistake.group == "scale" and any(case.explicit_scale for case in cases):
             yield from (Candidate((name,), with_default_scale_only(change)) for change in mistake.changes)
 
 
-def apply_everywhere(change: RecipeChange) -> Change:
+def everywhere(change: RecipeChange) -> Change:
     """Apply a change of recipes to the recipe of every case."""
     return lambda case: change(case.recipe)
 
@@ -234,18 +235,18 @@ def pair_mistakes(single: Sequence[Candidate], seen: Seen) -> Iterator[Candidate
     likely = (one for one in single if one.names[0] in (*PAIRED_CODE_MISTAKES, ZERO_SCORES)
               or not mistakes.mistake(one.names[0]).of_code)  # fmt: skip
     effective = [(cache_change(one), find_changed_fields(one, sample)) for one in likely if has_effect(one, sample)]
-    for (one, fields_of_one), (other, fields_of_other) in itertools.combinations(effective, 2):
-        if one.names != other.names and can_combine(one.names[0], other.names[0]):
-            names = tuple(sorted({*one.names, *other.names}))
-            yield Candidate(names, compose_changes(one, other))
-            if can_order_matter(fields_of_one, fields_of_other):
-                yield Candidate(names, compose_changes(other, one))
+    for (first, first_fields), (second, second_fields) in itertools.combinations(effective, 2):
+        if first.names != second.names and can_combine(first.names[0], second.names[0]):
+            names = tuple(sorted({*first.names, *second.names}))
+            yield Candidate(names, compose_changes(first, second))
+            if can_order_matter(first_fields, second_fields):
+                yield Candidate(names, compose_changes(second, first))
 
 
-def can_combine(one: str, other: str) -> bool:
-    return ZERO_SCORES not in (one, other) or ("causal",) in (
-        mistakes.mistake(one).needs,
-        mistakes.mistake(other).needs,
+def can_combine(first: str, second: str) -> bool:
+    return ZERO_SCORES not in (first, second) or ("causal",) in (
+        mistakes.mistake(first).needs,
+        mistakes.mistake(second).needs,
     )
 
 
@@ -254,9 +255,9 @@ def cache_change(candidate: Candidate) -> Candidate:
     return replace(candidate, change=cache(candidate.change))
 
 
-def compose_changes(one: Candidate, other: Candidate) -> Change:
-    """Apply `one`, then `other`."""
-    return lambda case: other.change(case.asking(one.change(case)))
+def compose_changes(first: Candidate, second: Candidate) -> Change:
+    """Apply `first`, then `second`."""
+    return lambda case: second.change(case.with_recipe(first.change(case)))
 
 
 def choose_sample(seen: Seen) -> list[Case]:
@@ -290,9 +291,9 @@ def find_changed_fields(candidate: Candidate, sample: Sequence[Case]) -> set[str
     }
 
 
-def can_order_matter(one: set[str], other: set[str]) -> bool:
+def can_order_matter(first: set[str], second: set[str]) -> bool:
     """Return whether two changes of these recipe fields may overwrite each other or choose by each other's settings."""
-    return bool(one & other or (one & SETTINGS and other & CHOSEN) or (other & SETTINGS and one & CHOSEN))
+    return bool(first & second or (first & SETTINGS and second & CHOSEN) or (second & SETTINGS and first & CHOSEN))
 
 
 # Another setting
@@ -306,9 +307,9 @@ def window_settings(left: int) -> dict[str, tuple[Mask, ...]]:
 
 def list_other_settings(recipe: Recipe) -> Iterator[tuple[str, RecipeChange]]:
     """Yield settings that a recipe does not have, as words of a command line, and the changes that they make."""
-    known = {type(rule) for rule in (*recipe.rules.masks, *recipe.rules.scores)}
+    types_present = {type(rule) for rule in (*recipe.rules.masks, *recipe.rules.scores)}
     for words, rule in RULES:
-        if type(rule) not in known:
+        if type(rule) not in types_present:
             yield words, with_masks(rule) if isinstance(rule, Mask) else with_score(rule)
     for left in range(1, 9) if not recipe.rules.masks else ():
         yield from ((words, with_masks(*masks)) for words, masks in window_settings(left).items())

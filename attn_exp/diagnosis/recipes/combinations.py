@@ -22,7 +22,7 @@ from attn_exp import mistakes
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.asking.case import Answer, Asked, Case, Seen, differs, predicted
 from attn_exp.diagnosis.asking.libraries import DIGITS
-from attn_exp.diagnosis.recipes.candidates import Candidate, apply_everywhere, cache_change, compose_changes
+from attn_exp.diagnosis.recipes.candidates import Candidate, cache_change, compose_changes, everywhere
 from attn_exp.forms.pipeline import At, Step
 from attn_exp.mistakes.masks import added, filled, late
 from attn_exp.mistakes.mistake import Change, around, instead, together
@@ -55,7 +55,7 @@ LIKELY = frozenset(
 """Mistakes that the search combines with each other."""
 INVERTED = "mask_inverted"
 """The mask mistake to which a fill or a second mask mistake may be added."""
-LARGE_FILL = Candidate((), apply_everywhere(filled(-1e9)))
+LARGE_FILL = Candidate((), everywhere(filled(-1e9)))
 """A common replacement for -inf: harmless alone, but not in combination with other mistakes."""
 CLOSE_TOLERANCE = 1e-5
 """Relative tolerance that allows for float32 rounding."""
@@ -70,10 +70,10 @@ def fit_fills(seen: Seen) -> Iterator[Candidate]:
     for case, answer in seen:
         fill = fit_fill(case, answer, np.zeros_like)
         if fill is not None:
-            yield Candidate(("mask_small_fill",), apply_everywhere(filled(fill)), fitted=True)
+            yield Candidate(("mask_small_fill",), everywhere(filled(fill)), fitted=True)
             penalty = fit_fill(case, answer, lambda logits: logits)
             if penalty is not None:
-                yield Candidate(("mask_small_fill",), apply_everywhere(added(penalty)), fitted=True)
+                yield Candidate(("mask_small_fill",), everywhere(added(penalty)), fitted=True)
             return
 
 
@@ -132,13 +132,13 @@ def is_plausible(make_candidate: object, number: float) -> bool:
 
 def multiply_scores(factor: float) -> Candidate:
     return Candidate(
-        ("scale_other",), apply_everywhere(times(factor)), True, f"They are {factor:.6g} times what they should be"
+        ("scale_other",), everywhere(times(factor)), True, f"They are {factor:.6g} times what they should be"
     )
 
 
 def add_epsilon(exponent: float) -> Candidate:
     epsilon = 10.0**exponent
-    return Candidate(("sum_epsilon",), apply_everywhere(with_epsilon(epsilon)), True, f"It is {epsilon:.4g}")
+    return Candidate(("sum_epsilon",), everywhere(with_epsilon(epsilon)), True, f"It is {epsilon:.4g}")
 
 
 def fixed_scale_for(case: Case, factor: float) -> Iterator[Candidate]:
@@ -148,9 +148,7 @@ def fixed_scale_for(case: Case, factor: float) -> Iterator[Candidate]:
         largest = np.unravel_index(np.abs(stages["scores"]).argmax(), stages["scores"].shape)
         scale = factor * float(stages["logits"][largest] / stages["scores"][largest])
         if scale:  # 0 is not a scale
-            yield Candidate(
-                ("scale_fixed",), apply_everywhere(fixed(scale)), True, f"They are divided by {1 / scale:.6g}"
-            )
+            yield Candidate(("scale_fixed",), everywhere(fixed(scale)), True, f"They are divided by {1 / scale:.6g}")
 
 
 def fit_number(
@@ -172,8 +170,8 @@ def fit_number(
         if errors is None or errors_after is None or np.inf in (sum_squares(errors), sum_squares(errors_after)):
             return None
         slope = (errors_after - errors) / step
-        before, number = number, number - float((slope * errors).sum() / max((slope * slope).sum(), 1e-300))
-        if number == before:
+        previous, number = number, number - float((slope * errors).sum() / max((slope * slope).sum(), 1e-300))
+        if number == previous:
             break  # converged
     return number if sum_squares(find_errors(number)) < MAX_RESIDUAL * max(sum_squares(output), 1e-300) else None
 
@@ -204,10 +202,10 @@ WITHOUT_SOFTMAX = {"no_softmax": use_raw_logits, "sum_normalized": divide_by_sum
 
 def raw_logit_fills(seen: Seen) -> Iterator[Candidate]:
     """Yield the mistakes without a softmax, with each fill value that reproduces the first masked answer."""
-    masked = [(case, answer) for case, answer in seen if case.recipe.rules.masks and answer.output is not None][:1]
+    masked = [(case, answer) for case, answer in seen if case.recipe.rules.masks and answer.output is not None]
     for (name, make_change), fill in itertools.product(WITHOUT_SOFTMAX.items(), FILLS if masked else ()):
-        if reproduces(make_change(fill), masked, DIGITS["float16"]):
-            yield Candidate((name,), apply_everywhere(make_change(fill)), fitted=True)
+        if reproduces(make_change(fill), masked[:1], DIGITS["float16"]):
+            yield Candidate((name,), everywhere(make_change(fill)), fitted=True)
 
 
 # Logits clipped far above usual values
@@ -249,31 +247,31 @@ def group_by_part(single: Sequence[Candidate]) -> dict[str, list[Candidate]]:
     return groups
 
 
-def combine(parts: Sequence[Candidate]) -> Candidate:
+def combine(candidates: Sequence[Candidate]) -> Candidate:
     """Return one candidate that makes the changes of all parts, in this order."""
-    combined = parts[0]
-    for other in parts[1:]:
-        names = tuple(sorted({*combined.names, *other.names}))
-        combined = Candidate(names, compose_changes(combined, other), combined.fitted or other.fitted)
+    combined = candidates[0]
+    for candidate in candidates[1:]:
+        names = tuple(sorted({*combined.names, *candidate.names}))
+        combined = Candidate(names, compose_changes(combined, candidate), combined.fitted or candidate.fitted)
     return combined
 
 
-def combine_parts(single: Sequence[Candidate], asked: Asked, equal: Asked | None) -> Iterator[Candidate]:
+def combine_parts(single: Sequence[Candidate], asked: Asked, equal_scores: Asked | None) -> Iterator[Candidate]:
     """Yield combinations of mistakes in several parts that reproduce the answer to a case.
 
-    They must also reproduce `equal`, the answer to a case with equal scores; without it, at most two are combined.
-    Equal scores show only mistakes in heads, products and softmax, so these are tried first, without the scales.
+    They must also reproduce `equal_scores`, the answer to a case with equal scores; without it, at most two are
+    combined. Equal scores show only mistakes in heads, products and softmax, so these are tried first, without scales.
     """
     parts = group_by_part(single)
-    late_scales = [one for one in parts["scale"] if "scale_after_softmax" in one.names]
+    late_scales = [candidate for candidate in parts["scale"] if "scale_after_softmax" in candidate.names]
     before_scores = [cache_change(combine(pair)) for pair in itertools.product(parts["heads"], parts["products"])]
-    for before, softmax in itertools.product(before_scores, [*parts["softmax"], *late_scales]):
-        if equal is not None and not is_close(combine((before, softmax)), *equal):
+    for before_softmax, softmax in itertools.product(before_scores, [*parts["softmax"], *late_scales]):
+        if equal_scores is not None and not is_close(combine((before_softmax, softmax)), *equal_scores):
             continue
         for scale in parts["scale"][: 1 if softmax in late_scales else None]:
-            chosen = (before, scale, softmax)
-            names = set[str]().union(*(one.names for one in chosen))
-            if len(names) > 1 and (equal is not None or len(names) <= 2) and is_close(combine(chosen), *asked):
+            chosen = (before_softmax, scale, softmax)
+            names = set[str]().union(*(candidate.names for candidate in chosen))
+            if len(names) > 1 and (equal_scores is not None or len(names) <= 2) and is_close(combine(chosen), *asked):
                 yield combine(chosen)
 
 
