@@ -27,7 +27,7 @@ class Case:
     """A test case: `rung` is its row in the report, `recipe` the reference computation, `given` the inputs.
 
     `explicit_scale`: pass the scale instead of relying on the function's default. `optional`: the function may refuse
-    the case. `unpromised`: no keyword announces the feature, so after an error or another shape it counts as missing.
+    the case. `unpromised`: no keyword announces the feature, so an error or a wrong shape means that it is missing.
     """
 
     rung: str
@@ -43,6 +43,7 @@ class Case:
 
     @cached_property
     def in_float32(self) -> Given:
+        """The inputs of a case of q, k and v, rounded to float32."""
         return replace(self.given, **{side: getattr(self.given, side).astype(np.float32) for side in "qkv"})
 
     def with_masks(self, masks: tuple[Mask, ...]) -> Case:
@@ -70,8 +71,9 @@ class Answer:
 
 
 Asked = tuple[Case, Answer]
+"""A case that was run, and the answer of the function."""
 Seen = Sequence[Asked]
-"""Cases with their answers."""
+"""All cases that were run so far, or some of them, such as the wrong ones."""
 
 
 def expected(case: Case) -> dict[str, Array]:
@@ -79,6 +81,7 @@ def expected(case: Case) -> dict[str, Array]:
 
 
 def predicted(recipe: Recipe, given: Given) -> dict[str, Array] | None:
+    """Return the stages that a recipe gives, as `expected` does for the right one; None if it fails on these shapes."""
     try:
         return compute(recipe, given)
     except (ValueError, IndexError, ZeroDivisionError):
@@ -139,7 +142,7 @@ def largest_logit(stages: Arrays) -> float:
 
 
 def largest_output(stages: Arrays) -> float:
-    """Return the largest number of `|weights| |v|` and the output, more if the signed weights of a row cancel out."""
+    """Return the largest number of `|weights| |v|` and of the output, scaled up if signed weights of a row cancel."""
     weights, values = find_magnitudes(stages["weights"]), find_magnitudes(stages["v"])
     largest = find_magnitudes(weights @ values if can_multiply(weights, values) else values).max(initial=0.0)
     weight_sums = weights.sum(axis=-1)
@@ -187,7 +190,7 @@ def overflows(output: Array, right: Array) -> bool:
     A sum that contains the lowest float64 may be -inf, NaN or, with one more positive term, finite.
     """
     overflowed, expected_overflow = (~(np.abs(array) < HUGE) for array in (output, right))
-    are_huge = any((np.abs(array) > HUGE).any() for array in (output, right))  # NaN alone is no overflow
+    are_huge = any((np.abs(array) > HUGE).any() for array in (output, right))  # NaN alone is not an overflow
     if not are_huge or not np.array_equal(overflowed, expected_overflow):
         return False
     return bool(np.allclose(output[~overflowed], right[~overflowed], rtol=1e-6, atol=1e-9))
@@ -209,6 +212,7 @@ def same_numbers(first: Array | None, second: Array | None) -> bool:
 
 
 def make_other_data(case: Case) -> Case:
+    """Return the case with other numbers of the same sizes."""
     given = case.given
     if given.x is not None:
         return replace(case, given=replace(given, x=given.x[:, ::-1] * 0.7 + 0.2))

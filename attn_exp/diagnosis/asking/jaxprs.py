@@ -49,7 +49,7 @@ CALLS = ("pjit", "jit", "closed_call", "core_call", "custom_jvp_call", "custom_v
 def contract(left: Any, right: Any, dimension_numbers: Any, multiply: Callable[[Any, Any], Any]) -> Any:
     """Contract any axes of two arrays by calling `multiply` on `[n t d]` and `[n d s]`, whose d is summed.
 
-    `dimension_numbers` are the `dimension_numbers` of JAX: the contracted axes of both arrays, and their batch axes.
+    `dimension_numbers` are those of JAX: the contracted axes of both arrays, and their batch axes.
     """
     (left_summed, right_summed), (left_batch, right_batch) = dimension_numbers
     left_free = [axis for axis in range(left.ndim) if axis not in (*left_summed, *left_batch)]

@@ -1,6 +1,6 @@
 """Requests: what a function should compute, in terms of the settings of a run.
 
-`understood(["mask=causal", "layout=bthd"])` composes a configuration from the settings of a run, as for a run, and
+`parse_request(["mask=causal", "layout=bthd"])` composes a configuration from the settings of a run, as for a run, and
 returns a `Request` with its rules and with the settings in `HOW_CALLED`.
 """
 

@@ -135,8 +135,9 @@ def yield_smaller_cases(case: Case, caller: Caller) -> Iterator[Case]:
     heads_to_try = {1, 2, sizes.heads} if can_choose_heads(caller) else {sizes.heads}
     head_sizes = {sizes.size} if caller.is_made else {1, 2, 4}
     choices = product(heads_to_try, range(1, 5), range(1, 5), head_sizes)
-    numbers_first = [(heads * (rows + 2 * keys) * size, heads, rows, keys, size) for heads, rows, keys, size in choices]
-    for _, heads, rows, keys, size in sorted(numbers_first):  # the count of numbers in q, k and v, then the sizes
+    # the count of numbers in q, k and v comes first, so that sorting puts the smallest cases first
+    counted = [(heads * (rows + 2 * keys) * size, heads, rows, keys, size) for heads, rows, keys, size in choices]
+    for _, heads, rows, keys, size in sorted(counted):
         if can_have_sizes(case, heads, rows, keys, size):
             groups = heads if sizes.groups == sizes.heads else sizes.groups
             cases = (
@@ -185,7 +186,7 @@ def make_small_case(
         return rng.standard_normal(shape) if keeps_scale else rng.integers(0, 4, shape).astype(np.float64)
 
     batch = at_of(case).batch if keeps_scale else 1
-    queries = case.given.q if case.given.x is None else case.given.x
+    queries = case.given.q if case.given.x is None else case.given.x  # or the x from which they are computed
     scale = float(np.abs(queries).mean()) or 1.0 if keeps_scale and queries is not None else 1.0
     if case.given.x is None:
         q_shape, k_shape = (batch, heads, rows, size), (batch, groups, keys, size)
@@ -322,6 +323,7 @@ def collect_answers(
     caller: Caller, tried: Tried, seen: Seen, wrong: Seen, *, digits: int, broken: Sequence[str] = (),
     small: Asked | None = None,
 ) -> Answers:  # fmt: skip
+    """Return the answers to explain, wrong ones first; `small` is the smallest wrong case, if one was found."""
     function, wrong_cases = tried.function, {case for case, _ in wrong}
     right = [(case, answer) for case, answer in seen if case not in wrong_cases]
 
