@@ -274,9 +274,7 @@ def stack_rows(returned: Any) -> Any:
             return np.array(returned, np.float64)
     shapes = {tuple(getattr(row, "shape", ())) for row in returned}
     return (
-        stack(returned, 0)
-        if (len(shapes) == 1 and len(shapes.pop()) == 1) and len(returned) > MAX_RESULTS
-        else returned
+        stack(returned, 0) if len(shapes) == 1 and len(shapes.pop()) == 1 and len(returned) > MAX_RESULTS else returned
     )
 
 

@@ -135,7 +135,7 @@ class Judge:
             PossibleMistake(candidate.names[0], mistake.says, mistake.fix, candidate.change(case))
             for mistake, candidate in sorted(known, key=lambda pair: GROUPS.index(pair[0].group))
         ]
-        return [*on_paper, *in_code]
+        return on_paper + in_code
 
     def grade(self) -> Judged:
         wrong_cells, follows, remarks, expected = {}, {}, [], {}

@@ -239,7 +239,7 @@ def explain_whole_sheet(paper: Paper, sheet: Sheet) -> tuple[Remark, ...]:
     """Return remarks on the mistakes or the setting that give all numbers of the sheet; none if nothing does."""
     found = find_explanation(Numbers(sheet, lambda: paper.catalogue, kind="sheet"))
     if found.names:
-        remarks = list(describe_mistakes(paper, sheet, found.names))
+        remarks = describe_mistakes(paper, sheet, found.names)
         if (slip := found.slip) is not None:
             remarks.append(Remark(slip.box.stage, SLIP, slip_text(slip.box, slip.cells, slip.expected)))
         if found.view.sheet is not sheet:

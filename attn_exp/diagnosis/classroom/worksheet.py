@@ -347,7 +347,7 @@ def describe_boxes(sheet: Sheet, slips: Sequence[Slip | None]) -> Iterator[Findi
     for box, slip in zip(sheet.boxes, slips, strict=True):
         note = "follows from earlier numbers" if wrong_already else box.count_text
         yield Finding(box.stage, BROKEN, str(slip)) if slip else Finding(box.stage, HELD, note)
-        wrong_already = wrong_already or slip is not None
+        wrong_already |= slip is not None
 
 
 def check_row_sums(sheet: Sheet) -> Iterator[Finding]:
