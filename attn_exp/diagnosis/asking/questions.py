@@ -402,7 +402,7 @@ class LayerMaker(Maker):
         """Return a case of these sizes; x is `wider` columns wider than all heads, and multiplied by `factor`."""
         request, masks = self.request, changes.get("masks", self.request.masks)
         rows, keys = self.fit_sizes(masks, rows, keys)
-        rows = rows if changes.get("memory") else keys
+        rows = rows if changes.get("memory") else keys  # in self-attention, tokens are both queries and keys
         arrays = self.inside.arrays if self.inside else self.draw_matrices(wider, changes.get("size", SIZE))
         width, inner_width = arrays["W_q"].shape
         rules = replace(request.rules(inner_width // self.heads, rows, keys), masks=masks)

@@ -167,7 +167,7 @@ def place_cells(
     columns = find_indices(
         cells.columns if stage in KEYED else (), names[1], numbers.shape[1], f"answer.{stage}: column"
     )
-    if len(numbers) > shape[1]:
+    if len(numbers) > shape[1]:  # all heads stacked
         full.reshape(-1, shape[2])[:, columns] = numbers
     else:
         rows = find_indices(cells.rows, names[0], len(numbers), f"answer.{stage}: row")

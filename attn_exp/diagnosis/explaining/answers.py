@@ -262,6 +262,7 @@ class Answers:
         found = choose_best(self.keep_if_masks_show(bases, masked))
         if found is not None or not masked or not bases:
             return found
+        # a common fill, one mask mistake, an inverted mask with that fill, an inverted mask with another mistake
         fewest = min(len(base.names) for base in bases)
         likeliest = sorted((base for base in bases if len(base.names) == fewest), key=rank)[:MAX_BASES]
         mask_mistakes = [one for one in self.single if mistakes.mistake(one.names[0]).group == "masks"]

@@ -83,6 +83,7 @@ def find_pairs(recording: Recording) -> list[Pair]:
     pairs, first_products = list[Pair](), set[int]()
     for index in products:
         producers = [trace.operations[index].producers[factor_index] for factor_index in factors[index]]
+        # the products on which the left and the right factor depend
         earlier = [find_ancestors(trace, (producer,)).intersection(products) for producer in producers]
         if not any(earlier):
             first_products.add(index)
@@ -90,7 +91,7 @@ def find_pairs(recording: Recording) -> list[Pair]:
             side = 0 if earlier[0] else 1
             nearest_first = sorted(earlier[side] & first_products, reverse=True)
             found = (find_pair(recording, first, index, side) for first in nearest_first)
-            pairs += [pair for pair in found if pair is not None][:1]
+            pairs += [pair for pair in found if pair is not None][:1]  # with the nearest product that fits
     return pairs
 
 

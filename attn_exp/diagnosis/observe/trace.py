@@ -279,6 +279,7 @@ def make_scatter(location: Location, source: Location) -> Redo:
     """Return a function that writes the last array into the first one, or into zeros, where addresses coincide."""
     addresses, source_addresses = find_addresses(location), find_addresses(source).ravel()
     order = np.argsort(source_addresses)
+    # for each address, the first of the source's that is not lower; if it is another one, nothing is shared
     nearest = order[np.minimum(np.searchsorted(source_addresses, addresses, sorter=order), source_addresses.size - 1)]
     is_shared = np.asarray(source_addresses[nearest] == addresses)
 
