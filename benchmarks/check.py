@@ -33,7 +33,7 @@ sys.path.insert(0, str(ROOT))
 import world  # noqa: E402 - beside this file; some environments have another package called benchmarks
 
 import attn_exp  # noqa: E402 - from the checkout
-from attn_exp.diagnosis.asking.request import understood  # noqa: E402
+from attn_exp.diagnosis.asking.request import parse_request  # noqa: E402
 from attn_exp.diagnosis.judging.check import check  # noqa: E402
 from attn_exp.errors import UncalledError  # noqa: E402
 from attn_exp.experiment.verdict import Verdict, unfinished  # noqa: E402
@@ -88,7 +88,7 @@ def checked(function: Callable[..., Any], settings: Iterable[str], *more: str) -
     """Check a function; among the settings may be how it wants its arrays."""
     own = describe_function(function)
     try:
-        return check(own, understood([*settings, *more]))
+        return check(own, parse_request([*settings, *more]))
     except UncalledError as error:
         return unfinished(own.name, str(error), " ".join(settings))
 

@@ -155,7 +155,7 @@ def handlers(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def pace(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a check ask on a slow machine what it asks on a quick one."""
-    monkeypatch.setattr(combinations, "EXPLAINING", SLOWER * combinations.EXPLAINING)
+    monkeypatch.setattr(combinations, "MAX_SECONDS", SLOWER * combinations.MAX_SECONDS)
 
 
 @pytest.fixture(autouse=True)

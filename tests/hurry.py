@@ -15,5 +15,5 @@ def naming_little() -> Iterator[None]:
     What they are called decides nothing else, so that what passes and what does not is the same.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("attn_exp.diagnosis.recipes.combinations.EXPLAINING", 0.0)
+        patch.setattr("attn_exp.diagnosis.recipes.combinations.MAX_SECONDS", 0.0)
         yield

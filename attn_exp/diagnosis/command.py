@@ -18,7 +18,7 @@ from typing import Any
 
 from attn_exp.config.compose import composed
 from attn_exp.diagnosis.asking.names import source_with_helpers
-from attn_exp.diagnosis.asking.request import Request, understood
+from attn_exp.diagnosis.asking.request import Request, parse_request
 from attn_exp.diagnosis.bind.factory import describe_factory, is_factory
 from attn_exp.diagnosis.classroom.numbers import explain
 from attn_exp.diagnosis.judging.against import against
@@ -68,7 +68,7 @@ def checked(words: Sequence[str], tell: Callable[[Any], None]) -> dict[str, Any]
         raise UserError(unknown(flag, (*FLAGS, AGAINST), "option"))
     target, *settings = [word for word in words if not word.startswith("--")] or [""]
     calls = count(1)
-    request = replace(understood(settings), tell=lambda call: tell(
+    request = replace(parse_request(settings), tell=lambda call: tell(
         {"doing": f"while it was called with {call}", "asking": next(calls) <= FIRST_CALLS}
     ))  # fmt: skip
     if target.endswith(".py"):
@@ -138,7 +138,7 @@ def check_objects(function: Any, other: Any, words: Sequence[str], quick: bool) 
         replace(find_function(given), target=given) if isinstance(given, str) else describe_function(given)
         for given in (function, other) if given is not None
     ]  # fmt: skip
-    return check_or_compare(functions, understood(words), quick)
+    return check_or_compare(functions, parse_request(words), quick)
 
 
 def check_or_compare(functions: Sequence[OwnFunction], request: Request, quick: bool) -> Verdict:

@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from attn_exp.arrays import Array, Arrays
 from attn_exp.diagnosis.classroom.grading import EMPTY, FOLLOWS, UNREADABLE, WRONG, Grade, Score
-from attn_exp.diagnosis.classroom.paper import Blank, Foretold, Paper, foretold
+from attn_exp.diagnosis.classroom.paper import Blank, Paper, PredictedMistake, predict_mistakes
 from attn_exp.problem.projections import BIASES, MATRICES
 from attn_exp.report.escapes import SIGN, decimal
 from attn_exp.report.templating import render_page, templates
@@ -53,9 +53,9 @@ def render_printed_sheet(paper: Paper, student: str) -> str:
 def render_solution(paper: Paper, student: str) -> str:
     """Return a filled-in sheet, with the results of each mistake; mistakes with the same results share one table."""
     entries = dict[str, dict[str, Any]]()
-    for result in foretold(paper):
+    for result in predict_mistakes(paper):
         # rounded as on the sheet; adding 0.0 makes -0.0 equal to 0.0
-        key = str([np.round(result.made.get(blank.stage, 0.0), paper.digits) + 0.0 for blank in paper.blanks])
+        key = str([np.round(result.stages.get(blank.stage, 0.0), paper.digits) + 0.0 for blank in paper.blanks])
         if key in entries:
             entries[key]["name"] += f", {result.name}"
             entries[key]["says"] += f" {result.says}"
@@ -132,7 +132,7 @@ def list_angles(paper: Paper, asked: AbstractSet[str]) -> Iterator[GivenArray]:
     If queries and keys are the same tokens, one table serves both; otherwise q and k have a table each.
     """
     tokens = {"q": paper.sheet.problem.tokens, "k": paper.sheet.problem.key_tokens}
-    rotations = {side: rotation for side, rotation in paper.turned_sides.items() if side in asked and side in tokens}
+    rotations = {side: rotation for side, rotation in paper.rotations.items() if side in asked and side in tokens}
     is_shared = len(rotations) == 2 and tokens["q"] == tokens["k"]
     for side, rotation in rotations.items():
         if not (is_shared and side == "q") and rotation.pairs:
@@ -189,12 +189,12 @@ def format_number(number: float, digits: int) -> str:
     return "no number" if math.isnan(number) else decimal(0.0 if abs(number) < 0.5 * 10.0**-digits else number, digits)
 
 
-def format_mistake(paper: Paper, result: Foretold) -> dict[str, Any]:
+def format_mistake(paper: Paper, result: PredictedMistake) -> dict[str, Any]:
     """Return the results of a mistake in the first box that it changes; no tables if it changes the shape.
 
     Rows in which the mistake divides by zero have no numbers.
     """
-    numbers, tables = result.made.get(result.stage, np.zeros(0)), []
+    numbers, tables = result.stages.get(result.stage, np.zeros(0)), []
     if numbers.shape == paper.exact[result.stage].shape:
         shown = np.where((numbers < np.inf).all(axis=-1, keepdims=True), numbers, np.nan)
         tables = [format_numbers(head, paper) for head in shown.reshape(-1, *shown.shape[-2:])]
@@ -206,7 +206,7 @@ def answer_data(paper: Paper) -> dict[str, Any]:
     sheet = paper.sheet
     projections = sheet.problem.projections if sheet.settled.output_projection else {}
     return {
-        "rooms": {stage: paper.room(stage) for stage in paper.turned_sides},
+        "rooms": {stage: paper.find_tolerance(stage) for stage in paper.rotations},
         "order": [blank.stage for blank in paper.blanks],
         "scratch": list(sheet.scratch or ()),
         "exact": {name: to_lists(array if array.ndim == 3 else array[None]) for name, array in paper.exact.items()},
@@ -241,7 +241,7 @@ def formula(paper: Paper, blank: Blank) -> str:
     if blank.stage == "masked" and cross_values(paper):
         clauses.append("written -inf or x")
     for stage in CHAIN[CHAIN.index(blank.stage) + 1 :] if blank.stage in CHAIN else ():
-        if stage in box_stages or stage not in paper.exact or (stage == "weights" and paper.given_weights):
+        if stage in box_stages or stage not in paper.exact or (stage == "weights" and paper.has_given_weights):
             break
         if not is_like_previous(paper, stage):
             clauses.append(formula_by_stage[stage].replace("logits = scores", "logit = score"))
@@ -300,7 +300,7 @@ def output_formula(paper: Paper) -> str:
 
 def describe_rotation(paper: Paper, stage: str) -> str:
     """Describe how position encodings rotate the columns of each head; empty if they do not."""
-    rotation = paper.turned_sides.get(stage)
+    rotation = paper.rotations.get(stage)
     if rotation is None or not rotation.pairs:
         return ""
     pairs = ", ".join(f"({left + 1}, {right + 1})" for left, right in rotation.pairs)
@@ -396,7 +396,7 @@ def render_marked_sheet(paper: Paper, student: str, grade: Grade, numbers: Array
 def verdict(grade: Grade) -> str:
     if is_untouched(grade):
         return "nothing is filled in"
-    return grade.said or ("all right" if grade.points == grade.most else "no number is wrong; some are missing")
+    return grade.summary or ("all right" if grade.points == grade.most else "no number is wrong; some are missing")
 
 
 def is_untouched(grade: Grade) -> bool:

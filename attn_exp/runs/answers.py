@@ -17,8 +17,8 @@ import numpy as np
 
 from attn_exp import machine
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.classroom.boxes import NOT_GIVEN, plain
-from attn_exp.diagnosis.classroom.grading import Grade, grade, noted
+from attn_exp.diagnosis.classroom.boxes import NOT_GIVEN, clean_number
+from attn_exp.diagnosis.classroom.grading import Grade, grade, make_unreadable_remarks
 from attn_exp.diagnosis.classroom.paper import Blank, Paper
 from attn_exp.errors import UserError, brief, refuse
 from attn_exp.report import worksheet
@@ -53,7 +53,7 @@ class Filled:
     decimals: Numbers = field(default_factory=dict)
 
     def grade(self, paper: Paper) -> Grade:
-        return grade(paper, self.numbers, self.unreadable, noted(self.texts), self.decimals)
+        return grade(paper, self.numbers, self.unreadable, make_unreadable_remarks(self.texts), self.decimals)
 
 
 def blocks(paper: Paper) -> Iterator[tuple[Blank, int, str, tuple[str, ...], tuple[str, ...]]]:
@@ -205,7 +205,7 @@ def read_number(cell: str) -> tuple[float, int]:
     Raises:
         ValueError: the cell is not a number; formulas are not evaluated.
     """
-    text = re.sub("^\u2013", "-", re.sub(r"\s", "", plain(cell)))
+    text = re.sub("^\u2013", "-", re.sub(r"\s", "", clean_number(cell)))
     text = re.sub("∞|infinity|oo$", "inf", text, flags=re.IGNORECASE)
     text = text if "." in text else text.replace(",", ".", 1)
     if text.lower() in NOT_GIVEN:

@@ -19,7 +19,7 @@ import numpy as np
 from markupsafe import Markup
 
 from attn_exp import machine
-from attn_exp.diagnosis.classroom.grading import Grade, Score, not_their_own, scores
+from attn_exp.diagnosis.classroom.grading import Grade, Score, reject_copied, score_boxes
 from attn_exp.diagnosis.classroom.paper import Paper
 from attn_exp.errors import UserError, chosen, count_of, refuse
 from attn_exp.experiment.executing import STAGES
@@ -94,7 +94,7 @@ def grade_answers(words: Sequence[str]) -> str:
         if not any(submission.grade for submission in graded):
             raise UserError(f"{paths[0]}: nothing to grade; {graded[0].student}: {graded[0].problem}")
         submissions = [
-            replace(submission, scored=scores(submission.grade, points)) if submission.grade else submission
+            replace(submission, scored=score_boxes(submission.grade, points)) if submission.grade else submission
             for submission in graded
         ]
         mistakes = count_mistakes(submissions)
@@ -259,7 +259,7 @@ def void_copied(submission: Submission, keys: Mapping[str, Key], find_paper: Cal
             if numbers is not None and numbers.shape == blank.right.shape:
                 matching += int(np.isclose(numbers, blank.right, rtol=0, atol=tolerance).sum())
         if matching >= ALIKE * count:
-            return replace(submission, grade=not_their_own(grade, key.student))
+            return replace(submission, grade=reject_copied(grade, key.student))
     return submission
 
 

@@ -27,8 +27,15 @@ from attn_exp.arrays import Array, Arrays, Shape
 from attn_exp.config.compose import compose_values
 from attn_exp.config.kinds import WORDS, at_least, read_fields
 from attn_exp.config.schema import read_config
-from attn_exp.diagnosis.classroom.grading import Grade, scores
-from attn_exp.diagnosis.classroom.paper import Blank, Numbers, Paper, drawn, paper, possible
+from attn_exp.diagnosis.classroom.grading import Grade, score_boxes
+from attn_exp.diagnosis.classroom.paper import (
+    Blank,
+    Paper,
+    StudentNumbers,
+    draw_numbers,
+    find_possible_mistakes,
+    make_paper,
+)
 from attn_exp.errors import UserError, count_of, refuse, unknown
 from attn_exp.report import worksheet
 from attn_exp.report.notebook import html
@@ -74,7 +81,7 @@ class Key:
     digits: int = 2
     transposed: bool = False
 
-    def with_numbers(self, numbers: Numbers, compose: Compose) -> Paper:
+    def with_numbers(self, numbers: StudentNumbers, compose: Compose) -> Paper:
         return replace(self, numbers=numbers).paper(compose)
 
     def paper(self, compose: Compose) -> Paper:
@@ -86,7 +93,7 @@ class Key:
         settings = compose(self.words + tuple(INLINE if self.numbers else ()))
         inputs, projections = split_arrays(self.numbers)
         config = read_config(insert_arrays(settings, inputs, projections) if self.numbers else settings)
-        return paper(config, self.stages, self.digits, self.transposed)
+        return make_paper(config, self.stages, self.digits, self.transposed)
 
 
 @dataclass(frozen=True)
@@ -140,9 +147,9 @@ def make_sheets(options: Options, words: tuple[str, ...]) -> Iterator[tuple[Key,
     """Yield the key and the sheet of each student; random inputs differ between students."""
     compose, students = make_composer(typed=True), list_students(options)
     config = read_config(compose(words))
-    stages = options.stages or choose_boxes(paper(config, (), options.digits))
+    stages = options.stages or choose_boxes(make_paper(config, (), options.digits))
     stages = () if stages == (EVERY_BOX,) else stages
-    example = paper(config, stages, options.digits)
+    example = make_paper(config, stages, options.digits)
     if example.sheet.settled.head != config.head and any(word.startswith("head=") for word in words):
         raise UserError(
             f"head={config.head}: variant={example.sheet.settled.name} has "
@@ -150,11 +157,13 @@ def make_sheets(options: Options, words: tuple[str, ...]) -> Iterator[tuple[Key,
         )
     is_drawn = "embeddings=random" in words
     kept_words = tuple(word for word in words if not is_drawn or not word.startswith("embeddings"))
-    required_mistakes = possible(example) if is_drawn else frozenset()
+    required_mistakes = find_possible_mistakes(example) if is_drawn else frozenset()
     for file, (student, seed) in zip(file_names([name for name, _ in students]), students, strict=True):
         key = Key(file, student, kept_words, {}, stages, options.digits, options.transposed)
         if is_drawn:
-            numbers, drawn_sheet = drawn(config, seed, partial(key.with_numbers, compose=compose), required_mistakes)
+            numbers, drawn_sheet = draw_numbers(
+                config, seed, partial(key.with_numbers, compose=compose), required_mistakes
+            )
             yield replace(key, numbers=numbers), drawn_sheet
         else:
             key = replace(key, words=(*kept_words, f"seed={seed}"))
@@ -385,7 +394,7 @@ class Checked:
 
     def _repr_html_(self) -> str:
         marked = worksheet.render_marked_sheet(
-            self.paper, self.student, self.grade, self.numbers, scores(self.grade, {})
+            self.paper, self.student, self.grade, self.numbers, score_boxes(self.grade, {})
         )
         page = worksheet.render_marked_page("Marked sheets", [marked])
         return html("framed", page, "marked worksheet", height_of(self.paper))

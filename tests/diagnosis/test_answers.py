@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import attn_exp
-from attn_exp.diagnosis.asking.request import understood
+from attn_exp.diagnosis.asking.request import parse_request
 from attn_exp.diagnosis.judging.check import check
 from attn_exp.errors import FaultError, UserError
 from attn_exp.experiment.verdict import BROKEN, Verdict
@@ -118,7 +118,7 @@ def test_an_error_of_ours_is_raised_in_python(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("attn_exp.diagnosis.judging.check.check_function", falls)
     own = replace(describe_function(attend), file=str(Path("elsewhere", "mine.py").absolute()))
     with pytest.raises(FaultError, match="internal error of attn_exp: KeyError: 'gone'"):
-        check(own, understood([]))
+        check(own, parse_request([]))
 
 
 def test_a_time_is_for_the_command_alone() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attn_exp.diagnosis.asking.request import understood
+from attn_exp.diagnosis.asking.request import parse_request
 from attn_exp.diagnosis.bind.arguments import find_memory, read_arguments
 from attn_exp.diagnosis.bind.binding import bind_layer
 from attn_exp.diagnosis.bind.factory import describe_factory
@@ -26,7 +26,7 @@ from tests.diagnosis.layers import merge, split  # noqa: E402
 
 
 def bound(target: Any, words: str = "") -> Layer:
-    return bind_layer(describe_function(target), understood(words.split()))
+    return bind_layer(describe_function(target), parse_request(words.split()))
 
 
 def called(layer: Layer, **keywords: Any) -> Any:
@@ -139,7 +139,7 @@ def test_axes_follow_the_line_that_unpacks_the_shape(tmp_path: Path, names: str,
     file = tmp_path / f"unpacks_{axes}.py"
     file.write_text(f"class Layer:\n    def __init__(self, dim):\n        self.w = dim\n\n"
                     f"    def __call__(self, x):\n        {names} = x.shape\n        return x\n")  # fmt: skip
-    layer = bind_layer(find_function(f"{file}:Layer"), understood([]))
+    layer = bind_layer(find_function(f"{file}:Layer"), parse_request([]))
     assert (layer.inputs, layer.library) == ({"x": axes}, "numpy")
 
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from attn_exp.diagnosis.classroom.grading import grade
-from attn_exp.diagnosis.classroom.paper import Paper, paper
-from attn_exp.diagnosis.classroom.worksheet import kind_of_slip
+from attn_exp.diagnosis.classroom.paper import Paper, make_paper
+from attn_exp.diagnosis.classroom.worksheet import name_slip
 from benchmarks.classroom import CASES, Case, handed_out, judged
 from tests.compose import config
 
@@ -37,33 +37,33 @@ SHEET = ("embeddings=random", "embeddings.tokens=4", "embeddings.d_model=4", "va
 
 
 def test_each_of_several_slips_is_named_with_its_box() -> None:
-    asked = paper(config(*SHEET))
+    asked = make_paper(config(*SHEET))
     numbers = {blank.stage: np.round(blank.right, 2) for blank in asked.blanks}
     for stage, place in (("q", (0, 1, 2)), ("logits", (0, 0, 0)), ("output", (0, 3, 1))):
         numbers[stage][place] += 3.0
     found = grade(asked, numbers)
     assert found.points == found.most - 3 and not found.mistakes
-    assert [part in found.said for part in ("in q, row", "in logits, row", "in output, row")] == [True] * 3
+    assert [part in found.summary for part in ("in q, row", "in logits, row", "in output, row")] == [True] * 3
 
 
 @pytest.mark.long
 def test_numbers_by_chance_are_no_mistake() -> None:
     """Noughts follow from noughts under many a mistake; nothing is named of them."""
-    asked = paper(config(*SHEET))
+    asked = make_paper(config(*SHEET))
     rng = np.random.default_rng(0)
     for draw in (np.zeros, lambda shape: np.round(rng.normal(size=shape), 2), lambda shape: rng.integers(0, 3, shape)):
         numbers = {blank.stage: np.asarray(draw(blank.right.shape), float) for blank in asked.blanks}
         found = grade(asked, numbers)
-        assert not found.mistakes and "no known mistake" in found.said, found.said
+        assert not found.mistakes and "no known mistake" in found.summary, found.summary
 
 
 def test_a_nought_behind_a_coarse_number_makes_it_no_finer() -> None:
-    asked = paper(config(*SHEET))
+    asked = make_paper(config(*SHEET))
     numbers = {blank.stage: np.round(blank.right, 2) for blank in asked.blanks}
     numbers["weights"] = np.round(next(blank.right for blank in asked.blanks if blank.stage == "weights"), 1)
     numbers["output"] = np.round(numbers["weights"] @ numbers["v"], 2)
     found = grade(asked, numbers, decimals={stage: np.full(array.shape, 2) for stage, array in numbers.items()})
-    assert (found.points, found.said) == (found.most, "weights: rounded too coarsely, to one decimal instead of two")
+    assert (found.points, found.summary) == (found.most, "weights: rounded too coarsely, to one decimal instead of two")
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_a_nought_behind_a_coarse_number_makes_it_no_finer() -> None:
      ("0.70", "0.27", ""), ("0.00", "0.27", "")],
 )  # fmt: skip
 def test_a_slip_is_called_what_it_looks_like(mine: str, right: str, kind: str) -> None:
-    assert kind_of_slip(mine, float(mine), right, float(right)) == kind
+    assert name_slip(mine, float(mine), right, float(right)) == kind
 
 
 PENCIL = {
@@ -84,7 +84,7 @@ PENCIL = {
 
 @pytest.mark.parametrize("name", PENCIL)
 def test_what_is_done_with_a_pencil_has_a_name(name: str) -> None:
-    asked = paper(config(*SHEET))
+    asked = make_paper(config(*SHEET))
     numbers = {blank.stage: np.round(blank.right, 2) for blank in asked.blanks}
     numbers["weights"] = np.round(PENCIL[name](asked.exact), 2)
     numbers["output"] = np.round(numbers["weights"] @ numbers["v"], 2)
@@ -93,18 +93,18 @@ def test_what_is_done_with_a_pencil_has_a_name(name: str) -> None:
 
 
 def test_boxes_and_heads_that_change_places_on_paper_are_slips() -> None:
-    asked = paper(config(*SHEET[:-2], "variant=[multi_head]", "head=2", "seed=3"))
+    asked = make_paper(config(*SHEET[:-2], "variant=[multi_head]", "head=2", "seed=3"))
     right = {blank.stage: np.round(blank.right, 2) for blank in asked.blanks}
     sides = grade(asked, {**right, "q": right["k"], "k": right["q"]})
-    assert (sides.mistakes, sides.said) == ((), "a slip: the boxes of q and k are swapped")
+    assert (sides.mistakes, sides.summary) == ((), "a slip: the boxes of q and k are swapped")
     heads = grade(asked, {**right, "weights": right["weights"][::-1]})
-    assert (heads.mistakes, heads.said) == ((), "a slip: in weights the heads 1 and 2 are swapped")
+    assert (heads.mistakes, heads.summary) == ((), "a slip: in weights the heads 1 and 2 are swapped")
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("number", [1e308, -np.inf, 1e-320, 9e15])
 def test_any_number_is_judged_without_a_warning(number: float) -> None:
-    asked = paper(config(*SHEET[:-2], "variant=[multi_head]", "head=2", "mask=causal", "seed=3"))
+    asked = make_paper(config(*SHEET[:-2], "variant=[multi_head]", "head=2", "mask=causal", "seed=3"))
     for stage in ("q", "masked", "output"):
         numbers = {blank.stage: np.round(blank.right, 2) for blank in asked.blanks}
         numbers[stage][0, 1, 0], numbers[stage][-1, 2, 1] = number, -number

@@ -7,7 +7,7 @@ import pytest
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.classroom.grading import Grade, grade
-from attn_exp.diagnosis.classroom.paper import Paper, paper
+from attn_exp.diagnosis.classroom.paper import Paper, make_paper
 from tests.compose import config
 from tests.diagnosis.functions import softmax
 
@@ -53,12 +53,12 @@ def worked(
 @pytest.fixture(params=[(words, seed) for words in (ONE, TWO, SMALL) for seed in (1, 2)], ids=str)
 def sheet(request: pytest.FixtureRequest) -> Paper:
     words, seed = request.param
-    return paper(config(*words, f"seed={seed}"))
+    return make_paper(config(*words, f"seed={seed}"))
 
 
 def test_who_does_all_as_asked_is_right(sheet: Paper) -> None:
     right = worked(sheet)
-    assert (right.points, right.first_wrong, right.mistakes, right.said) == (right.most, "", (), "")
+    assert (right.points, right.first_wrong, right.mistakes, right.summary) == (right.most, "", (), "")
 
 
 @pytest.mark.long
@@ -66,7 +66,7 @@ def test_a_mask_that_nobody_asked_for_is_named(sheet: Paper) -> None:
     count = len(sheet.sheet.problem.tokens)
     later = worked(sheet, hidden=np.triu(np.ones((count, count), bool), 1))
     assert (later.first_wrong, later.mistakes) == ("weights", ("mask=causal",))
-    assert later.said == "attention with mask=causal, though the settings do not include it"
+    assert later.summary == "attention with mask=causal, though the settings do not include it"
     apart = np.abs(np.subtract.outer(np.arange(count), np.arange(count)))
     assert worked(sheet, hidden=apart > 1).mistakes == ("mask=window mask.window.left=1 mask.window.right=1",)
 
@@ -85,16 +85,16 @@ def test_values_made_of_keys_and_a_table_turned_are_named_where_they_are_first_s
 def test_a_mistake_is_named_beside_a_slip(sheet: Paper) -> None:
     both = worked(sheet, scaled=False, slip=0.4)
     assert (both.first_wrong, both.mistakes) == ("logits", ("no_scale",))
-    assert "A slip besides, with the mistake kept: " in both.said
+    assert "A slip besides, with the mistake kept: " in both.summary
 
 
 def test_two_mistakes_are_named_together(sheet: Paper) -> None:
     both = worked(sheet, exchanged=True, scaled=False)
     assert (both.first_wrong, both.mistakes) == ("q", ("queries_keys_swapped", "no_scale"))
-    assert both.said.endswith("k q^T instead of q k^T. The scores q k^T are not divided by sqrt(d).")
+    assert both.summary.endswith("k q^T instead of q k^T. The scores q k^T are not divided by sqrt(d).")
 
 
 def test_a_slip_alone_is_no_setting(sheet: Paper) -> None:
     alone = worked(sheet, slip=0.4)
-    assert alone.mistakes == () and alone.said.startswith("a slip: in ")
+    assert alone.mistakes == () and alone.summary.startswith("a slip: in ")
     assert alone.points == alone.most - 1

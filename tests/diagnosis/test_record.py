@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.asking.libraries import parts_of
+from attn_exp.diagnosis.asking.libraries import collect_arrays
 from attn_exp.diagnosis.observe.trace import Operation, Producer, Product, Trace, record_with
 
 X, WEIGHTS = (np.random.default_rng(3).standard_normal(shape) for shape in ((2, 6, 8), (3, 8, 8)))
@@ -115,7 +115,7 @@ def find_sources(trace: Trace, start: Producer) -> set[Producer]:
 def test_a_trace_repeats_the_call(library: str, call: Callable[..., Any]) -> None:
     module, convert = load(library)
     inputs, cache = {"x": convert(X), "weights": convert(WEIGHTS)}, dict[Any, Any]()
-    expected = [one.detach() if library == "torch" else one for one in parts_of(call(module, **inputs)).values()]
+    expected = [one.detach() if library == "torch" else one for one in collect_arrays(call(module, **inputs)).values()]
     for _ in range(2):
         trace = record_with(library, lambda arrays: call(module, **arrays), inputs, cache)
     for (_, actual), output in zip(trace.outputs, expected, strict=True):

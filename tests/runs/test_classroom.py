@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attn_exp.diagnosis.classroom.paper import Paper, foretold, possible
+from attn_exp.diagnosis.classroom.paper import Paper, find_possible_mistakes, predict_mistakes
 from attn_exp.errors import UserError
 from attn_exp.runs import answers, sheets
 from attn_exp.runs.grades import grade_answers
@@ -68,12 +68,12 @@ def test_the_known_answer_of_a_document_is_right(home: Path) -> None:
 )
 def test_every_common_mistake_shows_and_is_named(words: Sequence[str], home: Path) -> None:
     paper = handed(*DRAWN, *words, "seed=3")
-    told = {one.name: one for one in foretold(paper)}
-    assert possible(paper) <= set(told)
+    told = {one.name: one for one in predict_mistakes(paper)}
+    assert find_possible_mistakes(paper) <= set(told)
     Path("all").mkdir()
-    fitting = {name for name, one in told.items() if fits(paper, one.made)}
+    fitting = {name for name, one in told.items() if fits(paper, one.stages)}
     for name in sorted(fitting):
-        made = {stage: array if array.ndim == 3 else array[None] for stage, array in told[name].made.items()}
+        made = {stage: array if array.ndim == 3 else array[None] for stage, array in told[name].stages.items()}
         Path(f"all/{name}.csv").write_text(written(paper, made))
     names = {line["student"]: line["mistake"] for line in result("all")}
     for name in fitting:  # or another mistake that gives the very same numbers

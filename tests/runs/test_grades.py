@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from attn_exp.diagnosis.classroom import paper
-from attn_exp.diagnosis.classroom.grading import grade, scores
+from attn_exp.diagnosis.classroom.grading import grade, score_boxes
 from attn_exp.errors import UserError
 from attn_exp.runs import answers, grades, records, sheets
 from attn_exp.runs.sheets import file_names, read_class_names, write_sheets
@@ -179,14 +179,16 @@ def test_axe_finds_nothing_on_any_page_of_a_class(home: Path) -> None:
 
 def test_a_box_is_worth_what_the_teacher_says() -> None:
     """Two of nine scores are wrong, and all logits: of 18 points for the scores 14 are left."""
-    asked = paper.paper(config("embeddings=random", "embeddings.tokens=3", "embeddings.d_model=4", "variant=[matrix]"))
+    asked = paper.make_paper(
+        config("embeddings=random", "embeddings.tokens=3", "embeddings.d_model=4", "variant=[matrix]")
+    )
     given = grade(asked, {blank.stage: np.round(blank.right, 2) for blank in asked.blanks})
     scores_box = replace(given.boxes[3], right=7, wrong=2)
     logits_box = replace(given.boxes[4], right=0, wrong=9)
     boxes = (*given.boxes[:3], scores_box, logits_box, *given.boxes[5:])
     found = {
         one.stage: (one.points, one.most)
-        for one in scores(replace(given, boxes=boxes), grades.parse_points(["scores:18,logits:2"]))
+        for one in score_boxes(replace(given, boxes=boxes), grades.parse_points(["scores:18,logits:2"]))
     }
     assert (found["scores"], found["logits"], found["q"]) == ((14.0, 18.0), (0.0, 2.0), (12.0, 12.0))
     for bad in ("scores=18", "score:1", "scores:-1", "scores:x"):

@@ -16,7 +16,7 @@ from attn_exp.arrays import Array, Arrays, Shape
 from attn_exp.forms.pipeline import Given, Recipe, compute
 from attn_exp.rules.masks.mask import Mask
 
-MOST_BLIND = 0.5
+MAX_BLIND = 0.5
 """Largest fraction of queries without visible keys at which an answer can still identify a mistake."""
 HUGE = 1e290
 """Sums of numbers beyond this may overflow."""
@@ -27,7 +27,7 @@ class Case:
     """A test case: `rung` is its row in the report, `recipe` the reference computation, `given` the inputs.
 
     `explicit_scale`: pass the scale instead of relying on the function's default. `optional`: the function may refuse
-    the case. `unpromised`: no keyword announces the feature, so after an error or another shape it counts as missing.
+    the case. `unpromised`: no keyword announces the feature, so an error or a wrong shape means that it is missing.
     """
 
     rung: str
@@ -43,13 +43,14 @@ class Case:
 
     @cached_property
     def in_float32(self) -> Given:
+        """The inputs of a case of q, k and v, rounded to float32."""
         return replace(self.given, **{side: getattr(self.given, side).astype(np.float32) for side in "qkv"})
 
     def with_masks(self, masks: tuple[Mask, ...]) -> Case:
-        return self.asking(self.recipe.with_rules(masks=masks))
+        return self.with_recipe(self.recipe.with_rules(masks=masks))
 
-    def asking(self, recipe: Recipe) -> Case:
-        return Case(self.rung, recipe, self.given, self.explicit_scale, self.optional, self.unpromised)
+    def with_recipe(self, recipe: Recipe) -> Case:
+        return replace(self, recipe=recipe)
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,8 +71,9 @@ class Answer:
 
 
 Asked = tuple[Case, Answer]
+"""A case that was run, and the answer of the function."""
 Seen = Sequence[Asked]
-"""Cases with their answers."""
+"""All cases that were run so far, or some of them, such as the wrong ones."""
 
 
 def expected(case: Case) -> dict[str, Array]:
@@ -79,6 +81,7 @@ def expected(case: Case) -> dict[str, Array]:
 
 
 def predicted(recipe: Recipe, given: Given) -> dict[str, Array] | None:
+    """Return the stages that a recipe gives, as `expected` does for the right one; None if it fails on these shapes."""
     try:
         return compute(recipe, given)
     except (ValueError, IndexError, ZeroDivisionError):
@@ -87,10 +90,10 @@ def predicted(recipe: Recipe, given: Given) -> dict[str, Array] | None:
 
 def is_blind(stages: Arrays) -> bool:
     """Return whether so many queries see no key that an answer is inconclusive."""
-    return bool((stages["masked"] == -np.inf).all(axis=-1).mean() > MOST_BLIND)
+    return bool((stages["masked"] == -np.inf).all(axis=-1).mean() > MAX_BLIND)
 
 
-def is_for_no_key(output: Array, stages: Arrays) -> bool:
+def is_usual_without_keys(output: Array, stages: Arrays) -> bool:
     """Return whether no query sees a key and the output is all NaN or all zeros, as is usual in that case."""
     if not (stages["masked"] == -np.inf).all() or output.shape != stages["output"].shape:
         return False
@@ -102,13 +105,15 @@ def without_blind(output: Array, stages: Arrays) -> Array:
 
     If no query sees any of several keys, return the output unchanged: there is nothing else to compare.
     """
-    blind = (stages["masked"] == -np.inf).all(axis=-1)
-    only_blind = blind.all() and stages["masked"].shape[-1] > 1
-    if not blind.any() or only_blind or output.shape != stages["output"].shape:
+    is_blind_row = (stages["masked"] == -np.inf).all(axis=-1)
+    none_sees = is_blind_row.all() and stages["masked"].shape[-1] > 1
+    if not is_blind_row.any() or none_sees or output.shape != stages["output"].shape:
         return output
     # an output with joined heads is replaced if any head is blind
-    rows = blind[..., None] if output.ndim == stages["context"].ndim else blind.any(axis=1)[..., None]
-    return np.where(rows, 0.0, output) if rows.shape[:-1] == output.shape[:-1] else output
+    is_replaced = (
+        is_blind_row[..., None] if output.ndim == stages["context"].ndim else is_blind_row.any(axis=1)[..., None]
+    )
+    return np.where(is_replaced, 0.0, output) if is_replaced.shape[:-1] == output.shape[:-1] else output
 
 
 def tolerance(stages: Arrays, digits: int) -> float:
@@ -120,33 +125,33 @@ def tolerance(stages: Arrays, digits: int) -> float:
     """
     size, keys = stages["q"].shape[-1], stages["k"].shape[-2]
     with np.errstate(all="ignore"):
-        bound = (64.0 if stages["output"].ndim == 3 else 8.0) * (2 * (size + keys) + 4 * largest_logit(stages))
+        factor = (64.0 if stages["output"].ndim == 3 else 8.0) * (2 * (size + keys) + 4 * largest_logit(stages))
         largest = largest_output(stages)
     if digits >= 24:
-        return float(bound * 2.0**-digits * largest)
-    return float((bound * 2.0**-24 + 4 * 2.0**-digits) * largest)
+        return float(factor * 2.0**-digits * largest)
+    return float((factor * 2.0**-24 + 4 * 2.0**-digits) * largest)
 
 
 def largest_logit(stages: Arrays) -> float:
     """Return the largest finite |logit|; rounding a logit has no effect if its weight is 0."""
     weights = stages["weights"]
-    matters = np.isfinite(stages["masked"])
-    if weights.shape == matters.shape:
-        matters &= sizes(weights) != 0
-    return float(np.abs(np.where(matters, stages["masked"], 0.0)).max(initial=0.0))
+    has_effect = np.isfinite(stages["masked"])
+    if weights.shape == has_effect.shape:
+        has_effect &= find_magnitudes(weights) != 0
+    return float(np.abs(np.where(has_effect, stages["masked"], 0.0)).max(initial=0.0))
 
 
 def largest_output(stages: Arrays) -> float:
-    """Return the largest number of `|weights| |v|` and the output, more if the signed weights of a row cancel out."""
-    weights, values = sizes(stages["weights"]), sizes(stages["v"])
-    largest = sizes(weights @ values if can_mix(weights, values) else values).max(initial=0.0)
-    total = weights.sum(axis=-1)
-    cancellation = total / np.abs(stages["weights"].sum(axis=-1))  # digits that the sum loses
-    largest *= max(np.fmin(total, cancellation).max(initial=0.0), 1.0)  # weights whose sum nearly vanishes
-    return float(max(largest, sizes(stages["output"]).max(initial=0.0)))
+    """Return the largest number of `|weights| |v|` and of the output, scaled up if signed weights of a row cancel."""
+    weights, values = find_magnitudes(stages["weights"]), find_magnitudes(stages["v"])
+    largest = find_magnitudes(weights @ values if can_multiply(weights, values) else values).max(initial=0.0)
+    weight_sums = weights.sum(axis=-1)
+    cancellation = weight_sums / np.abs(stages["weights"].sum(axis=-1))  # digits that the sum loses
+    largest *= max(np.fmin(weight_sums, cancellation).max(initial=0.0), 1.0)  # weights whose sum nearly vanishes
+    return float(max(largest, find_magnitudes(stages["output"]).max(initial=0.0)))
 
 
-def can_mix(weights: Array, values: Array) -> bool:
+def can_multiply(weights: Array, values: Array) -> bool:
     """Return whether weights and values can be multiplied; after some mistakes, their shapes do not match."""
     if weights.shape[-1] != values.shape[-2]:
         return False
@@ -154,7 +159,7 @@ def can_mix(weights: Array, values: Array) -> bool:
     return all(one == other or 1 in (one, other) for one, other in heads)
 
 
-def sizes(array: Array) -> Array:
+def find_magnitudes(array: Array) -> Array:
     """Return absolute values, with 0 for NaN and inf: an infinite weight would let any answer pass."""
     return np.abs(array if np.isfinite(array).all() else np.where(np.isfinite(array), array, 0.0))
 
@@ -185,7 +190,7 @@ def overflows(output: Array, right: Array) -> bool:
     A sum that contains the lowest float64 may be -inf, NaN or, with one more positive term, finite.
     """
     overflowed, expected_overflow = (~(np.abs(array) < HUGE) for array in (output, right))
-    are_huge = any((np.abs(array) > HUGE).any() for array in (output, right))  # NaN alone is no overflow
+    are_huge = any((np.abs(array) > HUGE).any() for array in (output, right))  # NaN alone is not an overflow
     if not are_huge or not np.array_equal(overflowed, expected_overflow):
         return False
     return bool(np.allclose(output[~overflowed], right[~overflowed], rtol=1e-6, atol=1e-9))
@@ -194,19 +199,20 @@ def overflows(output: Array, right: Array) -> bool:
 # Comparing two answers, and the same case with other numbers
 
 
-def same_answer(one: Answer, other: Answer, case: Case, digits: int) -> bool:
-    if one.output is None or other.output is None:
-        return one.output is None and other.output is None
-    if one.output.shape != other.output.shape:
+def same_answer(first: Answer, second: Answer, case: Case, digits: int) -> bool:
+    if first.output is None or second.output is None:
+        return first.output is None and second.output is None
+    if first.output.shape != second.output.shape:
         return False
-    return not differs(one.output, {**expected(case), "output": other.output}, digits)
+    return not differs(first.output, {**expected(case), "output": second.output}, digits)
 
 
-def same_numbers(one: Array | None, other: Array | None) -> bool:
-    return one is not None and other is not None and np.array_equal(one, other, equal_nan=True)
+def same_numbers(first: Array | None, second: Array | None) -> bool:
+    return first is not None and second is not None and np.array_equal(first, second, equal_nan=True)
 
 
-def other_data(case: Case) -> Case:
+def make_other_data(case: Case) -> Case:
+    """Return the case with other numbers of the same sizes."""
     given = case.given
     if given.x is not None:
         return replace(case, given=replace(given, x=given.x[:, ::-1] * 0.7 + 0.2))

@@ -46,30 +46,31 @@ CALLS = ("pjit", "jit", "closed_call", "core_call", "custom_jvp_call", "custom_v
 """Operations that contain a jaxpr."""
 
 
-def contract(left: Any, right: Any, numbers: Any, multiply: Callable[[Any, Any], Any]) -> Any:
-    """Contract any axes of two arrays by calling `multiply` on `[n t d]` and `[n d s]`.
+def contract(left: Any, right: Any, dimension_numbers: Any, multiply: Callable[[Any, Any], Any]) -> Any:
+    """Contract any axes of two arrays by calling `multiply` on `[n t d]` and `[n d s]`, whose d is summed.
 
-    `numbers` are the `dimension_numbers` of JAX: the contracted axes of both arrays, and their batch axes.
+    `dimension_numbers` are those of JAX: the contracted axes of both arrays, and their batch axes.
     """
-    (left_inner, right_inner), (left_batch, right_batch) = numbers
-    left_free = [axis for axis in range(left.ndim) if axis not in (*left_inner, *left_batch)]
-    right_free = [axis for axis in range(right.ndim) if axis not in (*right_inner, *right_batch)]
+    (left_summed, right_summed), (left_batch, right_batch) = dimension_numbers
+    left_free = [axis for axis in range(left.ndim) if axis not in (*left_summed, *left_batch)]
+    right_free = [axis for axis in range(right.ndim) if axis not in (*right_summed, *right_batch)]
     shape = [left.shape[axis] for axis in (*left_batch, *left_free)] + [right.shape[axis] for axis in right_free]
-    count, rows = (int(np.prod([left.shape[axis] for axis in axes])) for axes in (left_batch, left_free))
-    columns, inner = (int(np.prod([right.shape[axis] for axis in axes])) for axes in (right_free, right_inner))
-    first = left.transpose(*left_batch, *left_free, *left_inner).reshape(count, rows, inner)
-    second = right.transpose(*right_batch, *right_inner, *right_free).reshape(count, inner, columns)
-    return multiply(first, second).reshape(shape)
+    batch_size, rows = (int(np.prod([left.shape[axis] for axis in axes])) for axes in (left_batch, left_free))
+    columns, summed_size = (int(np.prod([right.shape[axis] for axis in axes])) for axes in (right_free, right_summed))
+    left_matrices = left.transpose(*left_batch, *left_free, *left_summed).reshape(batch_size, rows, summed_size)
+    right_matrices = right.transpose(*right_batch, *right_summed, *right_free).reshape(batch_size, summed_size, columns)
+    return multiply(left_matrices, right_matrices).reshape(shape)
 
 
 def broadcast(array: Any, *_: Any, shape: Sequence[int], broadcast_dimensions: Sequence[int], **__: Any) -> Any:
+    # axis i of the array becomes axis `broadcast_dimensions[i]` of the result
     aligned = [1] * len(shape)
     for axis, length in zip(broadcast_dimensions, np.shape(array), strict=True):
         aligned[axis] = length
     return np.broadcast_to(np.reshape(array, aligned), shape)
 
 
-def iota(*_: Any, dtype: Any, shape: Sequence[int], dimension: int, **__: Any) -> Any:
+def make_iota(*_: Any, dtype: Any, shape: Sequence[int], dimension: int, **__: Any) -> Any:
     lengths = [length if axis == dimension else 1 for axis, length in enumerate(shape)]
     return np.broadcast_to(np.arange(shape[dimension], dtype=dtype).reshape(lengths), shape)
 
@@ -81,7 +82,7 @@ def slice_array(array: Any, *, start_indices: Any, limit_indices: Any, strides: 
 
 OTHERS: dict[str, Rule] = {
     "dot_general": lambda left, right, *, dimension_numbers, **_: contract(left, right, dimension_numbers, np.matmul),
-    "broadcast_in_dim": broadcast, "iota": iota, "slice": slice_array,
+    "broadcast_in_dim": broadcast, "iota": make_iota, "slice": slice_array,
     "select_n": lambda which, *cases: (
         np.where(which, cases[1], cases[0]) if which.dtype == np.bool_ else np.choose(which, cases)
     ),
@@ -113,8 +114,8 @@ def rule_of(name: str, params: Mapping[str, Any], arrays: Sequence[Any]) -> Rule
     dtypes = [array.dtype if isinstance(array, np.ndarray) else None for array in arrays]
     if not all(map(is_number, dtypes)) or (any(map(is_half, dtypes)) and name not in (*EXACT, *MOVES)):
         return None
-    tested = dtypes[:1] if name == "pow" else dtypes  # a float may have an integer exponent
-    are_floats = not any(dtype is None or dtype.kind in "biu" for dtype in tested)
+    dtypes_to_test = dtypes[:1] if name == "pow" else dtypes  # a float may have an integer exponent
+    are_floats = not any(dtype is None or dtype.kind in "biu" for dtype in dtypes_to_test)
     if name in (*FLOATS_ONLY, "integer_pow") and not are_floats:
         return None
     if name == "convert_element_type" and are_floats and np.dtype(params["new_dtype"]).kind in "iu":
@@ -147,13 +148,15 @@ def trace_for_numpy(function: Callable[..., Any], arrays: Sequence[Any]) -> Call
         with jax.ensure_compile_time_eval():
             return function(*tracers)
 
-    closed, shape = jax.make_jaxpr(evaluate, return_shape=True)(*arrays)
-    tree = jax.tree_util.tree_structure(shape)
+    closed_jaxpr, output_shapes = jax.make_jaxpr(evaluate, return_shape=True)(*arrays)
+    output_tree = jax.tree_util.tree_structure(output_shapes)
 
     def run(*inputs: Any) -> Any:
         with np.errstate(all="ignore"):
-            results = run_jaxpr(closed.jaxpr, closed.consts, list(map(as_array, inputs)), run_equation, as_array)
-        return jax.tree_util.tree_unflatten(tree, results)
+            results = run_jaxpr(
+                closed_jaxpr.jaxpr, closed_jaxpr.consts, list(map(as_array, inputs)), run_equation, as_array
+            )
+        return jax.tree_util.tree_unflatten(output_tree, results)
 
     return run
 
@@ -194,9 +197,9 @@ def run_by_rule(equation: Any, arrays: Sequence[Any], rule: Rule | None) -> list
         return [np.asarray(array, variable.aval.dtype) for array, variable in outputs]
     params = equation.primitive.get_bind_params(equation.params)
     functions, params = params if isinstance(params, tuple) else ((), params)  # up to 0.9, JAX returns functions too
-    narrow = [array.astype(variable.aval.dtype) if is_wider(array, variable.aval) else array
+    inputs = [array.astype(variable.aval.dtype) if is_wider(array, variable.aval) else array
               for array, variable in zip(arrays, equation.invars, strict=True)]  # fmt: skip
-    results = equation.primitive.bind(*functions, *narrow, **params)
+    results = equation.primitive.bind(*functions, *inputs, **params)
     return [as_array(result) for result in (results if equation.primitive.multiple_results else [results])]
 
 
@@ -208,18 +211,17 @@ def is_wider(array: Any, aval: Any) -> bool:
     return isinstance(array, np.ndarray) and array.dtype in (np.float64, np.complex128) and array.dtype != aval.dtype
 
 
-def in_float64(equation: Any, name: str, arrays: Sequence[Any]) -> list[Any]:
+def run_in_float64(equation: Any, name: str, arrays: Sequence[Any]) -> list[Any]:
     """Run one equation in float64 if NumPy has a rule for it."""
     dtypes = [variable.aval.dtype for variable in equation.outvars]
-    # conversions from one float to another are skipped, because everything is float64
-    is_skipped = name == "convert_element_type" and np.dtype(dtypes[0]).kind not in "biu"
-    rule = None if is_skipped else rule_of(name, equation.params, arrays)
-    results: Any = arrays[0] if is_skipped and isinstance(arrays[0], np.ndarray) else NotImplemented
-    if rule is not None:
-        with np.errstate(all="ignore"):
-            results = rule(*arrays)
-    outputs = run_by_rule(equation, arrays, None) if results is NotImplemented else as_list(results)
-    return [wide(array) if is_float(dtype) else as_dtype(array, dtype)
+    if name == "convert_element_type" and np.dtype(dtypes[0]).kind not in "biu":
+        # a conversion from one float to another keeps float64
+        rule = np.asarray if isinstance(arrays[0], np.ndarray) else None
+    else:
+        rule = rule_of(name, equation.params, arrays)
+    with np.errstate(all="ignore"):
+        outputs = run_by_rule(equation, arrays, None) if rule is None else as_list(rule(*arrays))
+    return [to_float64(array) if is_float(dtype) else as_dtype(array, dtype)
             for array, dtype in zip(outputs, dtypes, strict=True)]  # fmt: skip
 
 
@@ -231,7 +233,7 @@ def as_dtype(array: Any, dtype: Any) -> Any:
     return np.asarray(array, dtype) if isinstance(array, np.ndarray | np.generic) else array
 
 
-def wide(value: Any) -> Any:
+def to_float64(value: Any) -> Any:
     """Convert floats to float64 and complex numbers to complex128."""
     array = as_array(value)
     if not isinstance(array, np.ndarray) or not is_float(array.dtype):
@@ -263,15 +265,15 @@ def trace_once(function: Callable[..., Any]) -> Callable[..., Any]:
     traced = dict[Any, Callable[..., Any]]()
 
     def call(*arguments: Any) -> Any:
-        of_arrays, arrays, key = separate_arrays(function, arguments)
+        array_function, arrays, key = separate_arrays(function, arguments)
         if key not in traced:
             try:
-                traced[key] = trace_for_numpy(of_arrays, arrays)
+                traced[key] = trace_for_numpy(array_function, arrays)
             except Exception as error:
                 if not is_about_values(error):
                     raise  # mismatched shapes also fail when run step by step
-                traced[key] = of_arrays
-        return run_in_numpy(traced[key], of_arrays, arrays)
+                traced[key] = array_function
+        return run_in_numpy(traced[key], array_function, arrays)
 
     return call
 
@@ -293,18 +295,18 @@ def is_about_values(error: Exception) -> bool:
 def separate_arrays(
     function: Callable[..., Any], arguments: Sequence[Any]
 ) -> tuple[Callable[..., Any], list[Any], Any]:
-    """Return a function of the array arguments alone, these arrays, and a cache key for the other arguments."""
+    """Return a function of the array arguments alone, these arrays, and a key for the arrays' shapes and the rest."""
     jax = sys.modules["jax"]
-    values, tree = jax.tree_util.tree_flatten(arguments)
-    arrays = {place: value for place, value in enumerate(values) if hasattr(value, "dtype")}
-    others = {place: value for place, value in enumerate(values) if place not in arrays}
-    sizes = tuple((place, tuple(value.shape), str(value.dtype)) for place, value in arrays.items())
+    leaves, tree = jax.tree_util.tree_flatten(arguments)
+    arrays = {index: value for index, value in enumerate(leaves) if hasattr(value, "dtype")}
+    constants = {index: value for index, value in enumerate(leaves) if index not in arrays}
+    sizes = tuple((index, tuple(value.shape), str(value.dtype)) for index, value in arrays.items())
 
-    def of_arrays(*new_arrays: Any) -> Any:
-        merged = others | dict(zip(arrays, new_arrays, strict=True))
-        return function(*jax.tree_util.tree_unflatten(tree, [merged[place] for place in range(len(values))]))
+    def array_function(*new_arrays: Any) -> Any:
+        merged = constants | dict(zip(arrays, new_arrays, strict=True))
+        return function(*jax.tree_util.tree_unflatten(tree, [merged[index] for index in range(len(leaves))]))
 
-    return of_arrays, list(arrays.values()), (tree, sizes, repr(others))
+    return array_function, list(arrays.values()), (tree, sizes, repr(constants))
 
 
 def trace_call(function: Callable[..., Any], positional: Sequence[Any], named: Mapping[str, Any]) -> Any:

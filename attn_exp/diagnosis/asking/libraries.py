@@ -1,8 +1,8 @@
 """Arrays of NumPy, PyTorch and JAX: find a function's library, convert to and from it, and read what a call returned.
 
-1. `wanted` lists the libraries to try for a function; `library` returns the conversions of one of them.
-2. `stack`, `join` and `beside` work on arrays of any library.
-3. `numbers_of` turns what a call returned into float64 arrays by name, such as `{"output": ..., "returned 1": ...}`.
+1. `list_likely_libraries` lists those to try for a function; `load_library` returns the conversions of one of them.
+2. `stack`, `join` and `convert_like` work on arrays of any library.
+3. `read_outputs` turns what a call returned into float64 arrays by name, such as `{"output": ..., "returned 1": ...}`.
 
 Reading anything from a user's object may run user code: its shape, its class, its conversion to an array. All of that
 happens here, while `own_code.held` protects the process; the results are plain arrays that nothing else refers to.
@@ -36,15 +36,16 @@ NUMPY = {name: value for name, value in vars(np).items() if callable(value)}
 """NumPy's functions as they were before user code could replace any."""
 METHODS = ("forward", "__call__", "call")
 """Methods of a class that may be what the user calls."""
-KINDS = {"b": "booleans", "c": "complex numbers", "S": "bytes", "U": "strings", "O": "Python objects", "M": "dates",
+CONTENTS = {"b": "booleans", "c": "complex numbers", "S": "bytes", "U": "strings", "O": "Python objects", "M": "dates",
          "m": "time differences", "V": "records"}  # fmt: skip
 """What arrays without real numbers contain, by NumPy's dtype kind."""
-REAL = ("f", "i", "u")
+REAL_KINDS = ("f", "i", "u")
+"""NumPy's dtype kinds of real numbers."""
 SMALL_FLOATS = ("bfloat", "float")
 """Prefixes of floating-point dtypes that other packages add to NumPy, which has no kind for them."""
 OUTPUTS = ("output", "out", "context", "attn_output", "result", "o")
 """Names of the field or key that holds the output, if a function returns several arrays by name."""
-MOST_RESULTS = 3
+MAX_RESULTS = 3
 """A list of more vectors than this is a matrix by rows, not several results."""
 
 
@@ -68,7 +69,7 @@ class Library:
     widest: str
 
 
-def library(name: str, device: str = "cpu") -> Library:
+def load_library(name: str, device: str = "cpu") -> Library:
     """Return a library by name.
 
     Raises:
@@ -78,28 +79,28 @@ def library(name: str, device: str = "cpu") -> Library:
         raise UserError(unknown(name, LIBRARIES, "takes"))
     if find_spec(name) is None:
         raise UserError(f"takes={name}: {name} is not installed; pip install {name}")
-    return {"numpy": of_numpy, "torch": lambda: of_torch(device), "jax": of_jax}[name]()
+    return {"numpy": make_numpy, "torch": lambda: make_torch(device), "jax": make_jax}[name]()
 
 
-def of_numpy() -> Library:
+def make_numpy() -> Library:
     def into(array: Array, dtype: str) -> Any:
         return array.copy() if array.dtype.kind in "bi" else array.astype(bfloat16() if dtype == "bfloat16" else dtype)
 
-    return Library("numpy", into, wide, read_array, "float64")
+    return Library("numpy", into, to_float64, read_array, "float64")
 
 
-def wide(array: Any) -> Array:
+def to_float64(array: Any) -> Array:
     as_numpy = np.asarray(array)
     return as_numpy.astype(np.float64) if as_numpy.dtype.kind not in "bi" else as_numpy
 
 
-def read_array(array: Any, most: int) -> tuple[Array | int, str]:
-    """Convert an array to NumPy, or return its size if that exceeds `most`; also return the name of its dtype."""
+def read_array(array: Any, max_size: int) -> tuple[Array | int, str]:
+    """Convert an array to NumPy, or return its size if that exceeds `max_size`; also return the name of its dtype."""
     as_numpy = np.asarray(array)
-    return (as_numpy if as_numpy.size <= most else int(as_numpy.size)), str(as_numpy.dtype)
+    return (as_numpy if as_numpy.size <= max_size else int(as_numpy.size)), str(as_numpy.dtype)
 
 
-def of_torch(device: str) -> Library:
+def make_torch(device: str) -> Library:
     """Return the `Library` for PyTorch on a device.
 
     Raises:
@@ -113,12 +114,12 @@ def of_torch(device: str) -> Library:
         error_class = UserError if "Expected one of" in str(error) else UncalledError  # no such device; none here
         raise error_class(f"device={device}: torch cannot use it here ({first_line(error)})") from error
 
-    def into(array: Array, dtype: str) -> Any:
+    def convert(array: Array, dtype: str) -> Any:
         tensor = torch.from_numpy(np.array(array, copy=True))
         return tensor.to(device) if array.dtype.kind in "bi" else tensor.to(device, getattr(torch, dtype))
 
     def back(tensor: Any) -> Array:
-        return wide(to_numpy(tensor) if torch.is_tensor(tensor) else tensor)
+        return to_float64(to_numpy(tensor) if torch.is_tensor(tensor) else tensor)
 
     def to_numpy(tensor: Any) -> Any:  # NumPy has no bfloat16
         return tensor.detach().cpu().to(torch.float64 if tensor.is_floating_point() else tensor.dtype).numpy()
@@ -131,32 +132,32 @@ def of_torch(device: str) -> Library:
             return int(tensor.numel()), dtype
         return to_numpy(tensor.resolve_neg().resolve_conj()), dtype
 
-    return Library("torch", into, back, read, "float64")
+    return Library("torch", convert, back, read, "float64")
 
 
-def of_jax() -> Library:
+def make_jax() -> Library:
     jnp = module_of("jax")
     return Library(
         "jax",
-        lambda array, dtype: in_jax(array, None if array.dtype.kind in "bi" else jnp.dtype(dtype)),
-        lambda array: wide(np.asarray(array)),
+        lambda array, dtype: copy_to_jax(array, None if array.dtype.kind in "bi" else jnp.dtype(dtype)),
+        lambda array: to_float64(np.asarray(array)),
         read_array,
         "float64" if jnp.asarray(1.0).dtype == jnp.float64 else "float32",
     )
 
 
-def in_jax(array: Array, dtype: Any = None) -> Any:
+def copy_to_jax(array: Array, dtype: Any = None) -> Any:
     """Copy an array to JAX; `jnp.asarray` would compile for each shape."""
     return sys.modules["jax"].device_put(np.array(array, dtype))
 
 
-def wanted(function: Any) -> tuple[str, ...]:
+def list_likely_libraries(function: Any) -> tuple[str, ...]:
     """Return the libraries to try, likeliest first: those of a function's module and of the modules that it names."""
     package = (getattr(function, "__module__", None) or type(function).__module__).split(".")[0]
     if package in LIBRARIES:
         return (package,)
-    named = find_named_libraries(function)
-    likely = [name for name in ("torch", "jax", "numpy") if name in named]
+    libraries_named = find_named_libraries(function)
+    likely = [name for name in ("torch", "jax", "numpy") if name in libraries_named]
     loaded = (name for name in LIBRARIES if name == "numpy" or name in sys.modules)
     return tuple(dict.fromkeys((*likely, *loaded)))
 
@@ -188,19 +189,19 @@ def join(arrays: Sequence[Any], axis: int) -> Any:
     return (module.cat if hasattr(module, "cat") else module.concatenate)(tuple(arrays), axis)
 
 
-def beside(array: Array, x: Any) -> Any:
+def convert_like(array: Array, x: Any) -> Any:
     """Convert a NumPy array to the library and device of x, and floats to its dtype."""
-    name = library_of(x)
-    if name == "torch":
-        tensor = module_of(name).as_tensor(array, device=x.device)
+    library = library_of(x)
+    if library == "torch":
+        tensor = module_of(library).as_tensor(array, device=x.device)
         if tensor.is_complex():
             return tensor.to(x.dtype.to_complex())
         return tensor.to(x.dtype) if tensor.is_floating_point() else tensor
     dtype = x.dtype if array.dtype.kind == "f" else None
     if array.dtype.kind == "c":
-        dtype = module_of(name).result_type(x.dtype, np.complex64)
-    if name == "jax":
-        return in_jax(array, dtype)
+        dtype = module_of(library).result_type(x.dtype, np.complex64)
+    if library == "jax":
+        return copy_to_jax(array, dtype)
     return array if dtype is None else array.astype(dtype)
 
 
@@ -221,34 +222,34 @@ class NoNumbersError(Exception):
     """The function returned no array of real numbers; the message says what it returned."""
 
 
-def numbers_of(returned: Any, library: Library, most: int, part: str = "") -> tuple[dict[str, Array], str]:
+def read_outputs(returned: Any, library: Library, max_size: int, output_part: str = "") -> tuple[dict[str, Array], str]:
     """Return the arrays of an answer in float64, the output first, and the dtype of the output.
 
-    Additional results that are not arrays of real numbers are left out. `most` is the maximum number of elements per
-    array; `part` names the output if it is not the first.
+    Additional results that are not arrays of real numbers are left out. `max_size` is the maximum number of elements
+    per array; `output_part` names the output if it is not the first.
 
     Raises:
         NoNumbersError: there is no output, or it is not an array of real numbers.
     """
     try:
-        parts = parts_of(returned)
-        if not parts:
+        arrays_by_name = collect_arrays(returned)
+        if not arrays_by_name:
             kind = "nothing" if returned is None else f"a {type(returned).__name__}"
             raise NoNumbersError(f"returned {kind}; expected an array")
-        output_name = part if part in parts else next(iter(parts))
-        output, dtype = read_real(parts.pop(output_name), library, most)
-        arrays = {output_name: output}
-        for name, other in parts.items():
+        output_name = output_part if output_part in arrays_by_name else next(iter(arrays_by_name))
+        output, dtype = read_real(arrays_by_name.pop(output_name), library, max_size)
+        outputs = {output_name: output}
+        for name, other in arrays_by_name.items():
             with suppress(Exception), held():
-                arrays[name] = read_real(other, library, most)[0]
+                outputs[name] = read_real(other, library, max_size)[0]
     except NoNumbersError:
         raise
     except Exception as error:
         raise NoNumbersError(f"returned something that is not an array: {error_line(error)}") from error
-    return arrays, dtype
+    return outputs, dtype
 
 
-def parts_of(returned: Any) -> dict[str, Any]:
+def collect_arrays(returned: Any) -> dict[str, Any]:
     """Return the arrays of an answer by name, the output first.
 
     A list of arrays of equal shape, such as heads, is also returned stacked.
@@ -258,9 +259,9 @@ def parts_of(returned: Any) -> dict[str, Any]:
         return {"output": returned}
     if isinstance(returned, tuple | list):
         return {**dict(leaves(returned, "returned")), **stack_list(returned)}
-    fields = returned if isinstance(returned, Mapping) else fields_of(returned)
-    first = [name for name in OUTPUTS if name in fields][:1]
-    names = [*first, *(name for name in fields if name not in first)]
+    fields = returned if isinstance(returned, Mapping) else get_fields(returned)
+    output_name = [name for name in OUTPUTS if name in fields][:1]
+    names = [*output_name, *(name for name in fields if name not in output_name)]
     return dict(leaf for name in names for leaf in leaves(fields[name], str(name)))
 
 
@@ -273,9 +274,7 @@ def stack_rows(returned: Any) -> Any:
             return np.array(returned, np.float64)
     shapes = {tuple(getattr(row, "shape", ())) for row in returned}
     return (
-        stack(returned, 0)
-        if (len(shapes) == 1 and len(shapes.pop()) == 1) and len(returned) > MOST_RESULTS
-        else returned
+        stack(returned, 0) if len(shapes) == 1 and len(shapes.pop()) == 1 and len(returned) > MAX_RESULTS else returned
     )
 
 
@@ -295,25 +294,25 @@ def stack_list(returned: Any) -> dict[str, Any]:
     return {"all that it returned": stack(returned, 0)}
 
 
-def fields_of(returned: Any) -> Mapping[str, Any]:
+def get_fields(returned: Any) -> Mapping[str, Any]:
     fields = getattr(returned, "__dict__", {})
     return fields if isinstance(fields, Mapping) and not callable(returned) else {}
 
 
-def read_real(part: Any, library: Library, most: int) -> tuple[Array, str]:
+def read_real(array: Any, library: Library, max_size: int) -> tuple[Array, str]:
     """Return a float64 copy of an array, and its original dtype.
 
     Raises:
         NoNumbersError: the array is a scalar, too large, masked, or does not contain real numbers.
     """
-    if np.ma.is_masked(part):
+    if np.ma.is_masked(array):
         raise NoNumbersError("returned a masked array, which hides numbers; expected a plain array")
-    array, dtype = library.read(part, most)
-    if isinstance(array, int):
-        raise NoNumbersError(f"returned an array of {array:.3g} numbers; expected at most {most:,}")
-    kind, name = array.dtype.kind, array.dtype.name
-    if kind not in REAL and not (kind == "V" and name.startswith(SMALL_FLOATS)):
-        raise NoNumbersError(f"returned an array of {KINDS.get(kind, name)}; expected real numbers")
-    if array.ndim == 0:
+    converted, dtype = library.read(array, max_size)
+    if isinstance(converted, int):
+        raise NoNumbersError(f"returned an array of {converted:.3g} numbers; expected at most {max_size:,}")
+    kind, name = converted.dtype.kind, converted.dtype.name
+    if kind not in REAL_KINDS and not (kind == "V" and name.startswith(SMALL_FLOATS)):
+        raise NoNumbersError(f"returned an array of {CONTENTS.get(kind, name)}; expected real numbers")
+    if converted.ndim == 0:
         raise NoNumbersError("returned a single number; expected an array")
-    return array.astype(np.float64), dtype
+    return converted.astype(np.float64), dtype

@@ -126,53 +126,54 @@ def role_of(name: str) -> str:
     return "padding" if words & {"pad", "padding", "key", "keys"} else "mask"
 
 
-def role_taken(given: inspect.Parameter) -> str:
+def find_role(parameter: inspect.Parameter) -> str:
     """Return the role of a parameter from its name and default; a boolean `scale=True` is a flag and has none."""
-    role = role_of(given.name)
-    if role == "scale" and is_switch(given):
+    role = role_of(parameter.name)
+    if role == "scale" and is_switch(parameter):
         return ""
     # a causal mask as an array, such as `causal_mask=None`, rather than a flag
-    is_array = "mask" in plain(given.name) and given.default is None and "bool" not in str(given.annotation)
+    is_array = "mask" in plain(parameter.name) and parameter.default is None and "bool" not in str(parameter.annotation)
     return "mask" if role == "causal" and is_array else role
 
 
-def roles_taken(parameters: Sequence[inspect.Parameter]) -> dict[str, str]:
+def find_roles(parameters: Sequence[inspect.Parameter]) -> dict[str, str]:
     """Return the role of each parameter.
 
     A flag such as `do_mask=False` or `mask: bool` means causal if the function takes no mask array. If one array is
     named as a causal mask, any other mask is a padding mask.
     """
-    flags = [given.name for given in parameters if turns_masks_on(given)]
-    roles = {given.name: role_taken(given) for given in parameters} | dict.fromkeys(flags, "")
+    mask_flags = [parameter.name for parameter in parameters if turns_masks_on(parameter)]
+    roles = {parameter.name: find_role(parameter) for parameter in parameters} | dict.fromkeys(mask_flags, "")
     if not set(roles.values()) & {"mask", "padding", "causal", "lengths"}:
-        roles |= dict.fromkeys(flags, "causal")
+        roles |= dict.fromkeys(mask_flags, "causal")
     masks = {name for name, role in roles.items() if role == "mask"}
     causal_masks = {name for name in masks if role_of(name) == "causal"}
     return roles | dict.fromkeys(masks - causal_masks, "padding") if causal_masks else roles
 
 
-def turns_masks_on(given: inspect.Parameter) -> bool:
-    words = {*words_in(given.name)}
-    return is_switch(given) and bool(words & {"mask", "masking", "masked"}) and words <= SWITCH_WORDS
+def turns_masks_on(parameter: inspect.Parameter) -> bool:
+    """Return whether a parameter is a flag that turns masks on, such as `use_mask=False`."""
+    words = {*words_in(parameter.name)}
+    return is_switch(parameter) and bool(words & {"mask", "masking", "masked"}) and words <= SWITCH_WORDS
 
 
-def is_switch(given: inspect.Parameter) -> bool:
-    return isinstance(given.default, bool) or given.annotation in (bool, "bool")
+def is_switch(parameter: inspect.Parameter) -> bool:
+    return isinstance(parameter.default, bool) or parameter.annotation in (bool, "bool")
 
 
 def parameters_of(function: Any, name: str) -> list[inspect.Parameter]:
-    """Return the parameters of a function, except masks that it never reads (see `set_aside`).
+    """Return the parameters of a function, except masks that it never reads (see `find_unread_masks`).
 
     Raises:
         UserError: its parameters cannot be determined.
     """
     parameters = every_parameter(function, name)
-    unread = set_aside(function, parameters)
-    return [given for given in parameters if given not in unread]
+    unread = find_unread_masks(function, parameters)
+    return [parameter for parameter in parameters if parameter not in unread]
 
 
-def words_set_aside(function: Any) -> list[str]:
-    return [given.name for given in set_aside(function, every_parameter(function, ""))]
+def names_of_unread_masks(function: Any) -> list[str]:
+    return [parameter.name for parameter in find_unread_masks(function, every_parameter(function, ""))]
 
 
 def every_parameter(function: Any, name: str) -> list[inspect.Parameter]:
@@ -195,9 +196,9 @@ def every_parameter(function: Any, name: str) -> list[inspect.Parameter]:
 
 def parameters_of_schema(schema: Any) -> list[inspect.Parameter]:
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    return [inspect.Parameter(given.name, kind, annotation=str(given.type), default=(
-        given.default_value if given.has_default_value() else inspect.Parameter.empty
-    )) for given in schema.arguments if given.name != "self"]  # fmt: skip
+    return [inspect.Parameter(argument.name, kind, annotation=str(argument.type), default=(
+        argument.default_value if argument.has_default_value() else inspect.Parameter.empty
+    )) for argument in schema.arguments if argument.name != "self"]  # fmt: skip
 
 
 def parameters_in_docstring(function: Any, name: str) -> list[inspect.Parameter]:
@@ -220,16 +221,16 @@ def parameters_behind_stars(function: Any) -> list[inspect.Parameter]:
     inner = vars(function).get("__init__") if inspect.isclass(function) else getattr(function, "func", None)
     if not callable(inner):
         return []
-    first = (None,) if inspect.isclass(function) else tuple(getattr(function, "args", ()))
-    return list(inspect.signature(partial(inner, *first, **getattr(function, "keywords", {}))).parameters.values())
+    bound = (None,) if inspect.isclass(function) else tuple(getattr(function, "args", ()))
+    return list(inspect.signature(partial(inner, *bound, **getattr(function, "keywords", {}))).parameters.values())
 
 
-def is_required(given: inspect.Parameter) -> bool:
-    return given.default is given.empty and not is_starred(given)
+def is_required(parameter: inspect.Parameter) -> bool:
+    return parameter.default is parameter.empty and not is_starred(parameter)
 
 
-def is_starred(given: inspect.Parameter) -> bool:
-    return given.kind in (given.VAR_POSITIONAL, given.VAR_KEYWORD)
+def is_starred(parameter: inspect.Parameter) -> bool:
+    return parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
 
 
 def parse_parameter(text: str) -> inspect.Parameter:
@@ -256,16 +257,19 @@ def parts_of_name(name: str) -> list[str]:
 
 
 def side_of_name(name: str) -> str:
-    """Return what a name stands for: q, k, v, x, qkv, kv, or a matrix or bias such as W_q, W_qkv or b_q; else ""."""
-    known = BY_NAME.get(plain(name), "")
-    if known:
-        return known if known in ("q", "k", "v", "x") or known[:2] in ("W_", "b_") else ""
+    """Return what a name stands for: q, k, v, x, qkv, kv, or a matrix or bias such as W_q, W_qkv or b_q; else "".
+
+    "W" is a matrix of unknown purpose. Of the parts of an unknown name, exactly one must say which array it is.
+    """
+    role = BY_NAME.get(plain(name), "")
+    if role:
+        return role if role in ("q", "k", "v", "x") or role[:2] in ("W_", "b_") else ""
     parts = parts_of_name(name)
-    joined = "".join(part for part in parts if part not in FILLING)
-    starts_with_w = len(joined) > 1 and joined[0] == "w"
+    informative = "".join(part for part in parts if part not in FILLING)
+    starts_with_w = len(informative) > 1 and informative[0] == "w"
     is_weight = starts_with_w or any(part in WEIGHT_PARTS for part in parts)
-    telling = list_telling_parts(parts, starts_with_w)
-    word = telling[0].rstrip("s") if len(telling) == 1 else ""
+    distinctive = find_distinctive_parts(parts, starts_with_w)
+    word = distinctive[0].rstrip("s") if len(distinctive) == 1 else ""
     side = next((side for side, words in ARRAY_PARTS.items() if word in {part.rstrip("s") for part in words}), "")
     if not is_weight:
         return side if side in ("q", "k", "v", "x", "qkv", "kv") else ""
@@ -274,31 +278,34 @@ def side_of_name(name: str) -> str:
     return f"W_{side}" if side in ("q", "k", "v", "o", "qkv", "kv") else ""
 
 
-def list_telling_parts(parts: Sequence[str], starts_with_w: bool) -> list[str]:
+def find_distinctive_parts(parts: Sequence[str], starts_with_w: bool) -> list[str]:
     """Return the parts that say which array a name means; usually one, such as `q` of `c_attn_wq`."""
-    telling = [part for part in parts if part not in FILLING and part not in WEIGHT_PARTS]
-    if starts_with_w and len(telling) == 1:
-        return [telling[0].removeprefix("w") or telling[0]]
-    if not telling:  # parts that usually say nothing, such as `in` of `in_proj`
+    distinctive = [part for part in parts if part not in FILLING and part not in WEIGHT_PARTS]
+    if starts_with_w and len(distinctive) == 1:
+        return [distinctive[0].removeprefix("w") or distinctive[0]]
+    if not distinctive:  # parts that usually say nothing, such as `in` of `in_proj`
         return [part for part in parts if part in ("x", "in", "input", "inputs", "features", "proj", "out")][:1]
-    if len(telling) > 1:
-        telling = [part for part in telling if part not in ("src", "source", "tgt")]
-    return ["kv"] if sorted(telling) == ["key", "value"] else telling
+    if len(distinctive) > 1:
+        distinctive = [part for part in distinctive if part not in ("src", "source", "tgt")]
+    return ["kv"] if sorted(distinctive) == ["key", "value"] else distinctive
 
 
 def biases_of(names: Sequence[str]) -> dict[str, str]:
     """Return the bias arguments, each with the weight argument whose name differs only by a word: `b_in` and `w_in`."""
-    weights = {stem_without(name, WEIGHT_WORDS): name for name in reversed(names)}
-    stems = {name: stem_without(name, BIAS_WORDS) for name in names}
+    weights = {remove_word(name, WEIGHT_WORDS): name for name in reversed(names)}
+    stems = {name: remove_word(name, BIAS_WORDS) for name in names}
     return {name: weights[stem] for name, stem in stems.items() if stem is not None and stem in weights}
 
 
-def stem_without(name: str, words: Sequence[str]) -> str | None:
-    """Remove one of the words, or its initial, from a name (`c_attn_w`, `Wq`); return None if the name has neither."""
+def remove_word(name: str, words: Sequence[str]) -> str | None:
+    """Remove one of the words, or its initial, from a name (`c_attn_w`, `Wq`); return None if the name has neither.
+
+    An initial counts only in short names such as `Wq` or `bqkv`.
+    """
     parts = parts_of_name(name)
-    others = [part for part in parts if part not in words]
-    if len(others) < len(parts):
-        return "".join(others)
+    kept = [part for part in parts if part not in words]
+    if len(kept) < len(parts):
+        return "".join(kept)
     if name in parts or name.lower() in parts:
         return name.lower()[1:] if len(name) <= len("bqkv") and name[0].lower() == words[0] else None
     return None
@@ -307,54 +314,55 @@ def stem_without(name: str, words: Sequence[str]) -> str | None:
 # Mask parameters that a function takes but never reads: another parameter may be the real mask
 
 
-def set_aside(function: Any, parameters: Sequence[inspect.Parameter]) -> list[inspect.Parameter]:
+def find_unread_masks(function: Any, parameters: Sequence[inspect.Parameter]) -> list[inspect.Parameter]:
     """Return the mask parameters that the code of a function never reads and that a call can omit.
 
     The function must read another mask parameter, or take this one only by Keras or PyTorch convention: a function's
     only mask parameter is otherwise always tested. A parameter that is passed on counts as read.
     """
-    roles = {
-        given.name: known for given in parameters if (known := role_of(given.name)) in ("mask", "padding", "causal")
-    }
-    unread = never_read(function, roles) if roles else set()
-    read_roles = {role for name, role in roles.items() if name not in unread}
-    takes_hint = "mask" in read_roles and any(given.name == "need_weights" for given in parameters)
-    omitted = list[inspect.Parameter]()
-    for given in parameters:
-        role = roles.get(given.name)
-        if given.name not in unread or given.default is given.empty:
+    names = [parameter.name for parameter in parameters]
+    mask_roles = {name: mask_role for name in names if (mask_role := role_of(name)) in ("mask", "padding", "causal")}
+    names_unread = find_never_read(function, mask_roles) if mask_roles else set()
+    read_roles = {role for name, role in mask_roles.items() if name not in names_unread}
+    has_hint = "mask" in read_roles and any(parameter.name == "need_weights" for parameter in parameters)
+    unread_masks = list[inspect.Parameter]()
+    for parameter in parameters:
+        role = mask_roles.get(parameter.name)
+        if parameter.name not in names_unread or parameter.default is parameter.empty:
             continue
         if role == "causal":
             # an optimization hint of torch.nn.MultiheadAttention, which still requires the mask itself
-            can_omit = given.name == "is_causal" and takes_hint
+            can_omit = parameter.name == "is_causal" and has_hint
         else:
             # Keras passes the mask of an embedding as `mask`; many layers accept it only for that reason
-            by_convention = given.name == "mask" and is_of_keras(function)
+            by_convention = parameter.name == "mask" and is_keras_method(function)
             can_omit = by_convention or role in read_roles or (bool(read_roles) and role == "mask")
-        omitted += [given] if can_omit else []
-    return omitted
+        unread_masks += [parameter] if can_omit else []
+    return unread_masks
 
 
-def never_read(function: Any, names: Collection[str]) -> set[str]:
+def find_never_read(function: Any, names: Collection[str]) -> set[str]:
     """Return the parameters among these names that the bytecode of a function never loads."""
-    inner = inspect.unwrap(getattr(function, "__func__", function)) if inspect.isroutine(function) else None
-    code = getattr(inner, "__code__", None)
+    unwrapped = inspect.unwrap(getattr(function, "__func__", function)) if inspect.isroutine(function) else None
+    code = getattr(unwrapped, "__code__", None)
     if code is None or "locals" in code.co_names:
         return set()
-    return set(names).intersection(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]) - names_loaded(code)
+    return set(names).intersection(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]) - loaded_names(code)
 
 
-def names_loaded(code: CodeType) -> set[str]:
+def loaded_names(code: CodeType) -> set[str]:
     loaded = set[str]()
-    for inner in codes_in(code):
-        for step in dis.get_instructions(inner):
-            if step.opname.startswith("LOAD_") or "_LOAD_" in step.opname:
+    for inner in list_code_objects(code):
+        for instruction in dis.get_instructions(inner):
+            if instruction.opname.startswith("LOAD_") or "_LOAD_" in instruction.opname:
                 # one instruction may load two names
-                loaded |= set(step.argval) if isinstance(step.argval, tuple) else {str(step.argval)}
+                loaded |= (
+                    set(instruction.argval) if isinstance(instruction.argval, tuple) else {str(instruction.argval)}
+                )
     return loaded
 
 
-def is_of_keras(function: Any) -> bool:
+def is_keras_method(function: Any) -> bool:
     kinds = type(getattr(function, "__self__", None)).__mro__
     return any(kind.__module__.partition(".")[0] in ("keras", "tf_keras", "tensorflow") for kind in kinds)
 
@@ -381,8 +389,8 @@ def class_or_routine(target: Any) -> Any:
 
 @functools.lru_cache(maxsize=256)
 def read_sources(target: Any, classes: bool) -> str:
-    home = getattr(target, "__module__", None) or ""
-    globals_of_file, code = vars(sys.modules.get(home, inspect)), ""
+    module_name = getattr(target, "__module__", None) or ""
+    globals_of_file, sources = vars(sys.modules.get(module_name, inspect)), ""
     queue, visited = [target], list[Any]()
     while queue:
         current = queue.pop()
@@ -390,12 +398,12 @@ def read_sources(target: Any, classes: bool) -> str:
             continue
         visited.append(current)
         source = source_of(current)
-        code += source
-        used = (globals_of_file.get(word) for word in dict.fromkeys(re.findall(r"\w+", source)))
-        queue += [other for other in used if (inspect.isfunction(other) or (classes and inspect.isclass(other)))
-                  and other.__module__ == home]  # fmt: skip
+        sources += source
+        globals_used = (globals_of_file.get(word) for word in dict.fromkeys(re.findall(r"\w+", source)))
+        queue += [other for other in globals_used if (inspect.isfunction(other) or (classes and inspect.isclass(other)))
+                  and other.__module__ == module_name]  # fmt: skip
         queue += current.__bases__ if inspect.isclass(current) else ()
-    return code
+    return sources
 
 
 @functools.lru_cache(maxsize=256)
@@ -407,9 +415,9 @@ def read_source(target: Any) -> str:
         return ""
 
 
-def codes_in(code: CodeType) -> Iterator[CodeType]:
+def list_code_objects(code: CodeType) -> Iterator[CodeType]:
     """Yield a code object and those of the functions defined inside it."""
     yield code
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
-            yield from codes_in(inner)
+            yield from list_code_objects(inner)

@@ -32,27 +32,28 @@ from attn_exp.rules.scores.softcap import Softcap
 
 LAYOUTS = ("bhtd", "bthd", "htd", "td", "btm")
 """The usual layouts: b batch, h heads, t tokens, d head size, m all heads concatenated (h*d)."""
-RARE = ("tbhd", "thd", "tbd", "btd", "ntd", "tbm", "tm", "bhdt", "hdt", "bdt", "bmt", "ndt")
+RARE_LAYOUTS = ("tbhd", "thd", "tbd", "btd", "ntd", "tbm", "tm", "bhdt", "hdt", "bdt", "bmt", "ndt")
 """Layouts that are tried if no usual one is right; n is batch and heads in one axis (b*h)."""
-WIDE = "btm"
+WIDE_LAYOUT = "btm"
 """The layout of functions that split heads themselves and take the number of heads."""
-KNOWN = (*LAYOUTS, *RARE)
-LISTED = ("hbtd",)
+KNOWN_LAYOUTS = (*LAYOUTS, *RARE_LAYOUTS)
+OUTPUT_LAYOUTS = ("hbtd",)
 """Layouts that occur only in outputs: a list of heads."""
-JOINED = {"m": "hd", "n": "bh"}
+MERGED_AXES = {"m": "hd", "n": "bh"}
 """Letters for two axes that are merged into one."""
 
 
-def spread(layout: str) -> str:
-    return "".join(JOINED.get(letter, letter) for letter in layout)
+def split_letters(layout: str) -> str:
+    """Return a layout with a letter for each of the merged axes: "bthd" for "btm"."""
+    return "".join(MERGED_AXES.get(letter, letter) for letter in layout)
 
 
 def has_batch(layout: str) -> bool:
-    return "b" in spread(layout)
+    return "b" in split_letters(layout)
 
 
 def has_heads(layout: str) -> bool:
-    return "h" in spread(layout)
+    return "h" in split_letters(layout)
 
 
 def is_joined(layout: str) -> bool:
@@ -60,19 +61,20 @@ def is_joined(layout: str) -> bool:
 
 
 def cuts_heads(layout: str) -> bool:
-    letters = spread(layout)
+    """Return whether a head is not one block of memory: heads are joined, or come after the tokens."""
+    letters = split_letters(layout)
     return is_joined(layout) or ("h" in letters and letters.index("t") < letters.index("h"))
 
 
 def to_layout(array: Array, layout: str) -> Array:
     """Convert heads `[b h t d]` to a layout; if it has no batch or head axis, keep the first example or head."""
-    letters = spread(layout)
+    letters = split_letters(layout)
     chosen = array[tuple(slice(None) if letter in letters else 0 for letter in "bhtd")]
-    remaining = [letter for letter in "bhtd" if letter in letters]
-    transposed = chosen.transpose([remaining.index(letter) for letter in letters])
+    letters_left = [letter for letter in "bhtd" if letter in letters]
+    transposed = chosen.transpose([letters_left.index(letter) for letter in letters])
     sizes = dict(zip(letters, transposed.shape, strict=True))
-    joined = [math.prod(sizes[part] for part in JOINED.get(letter, letter)) for letter in layout]
-    return np.array(transposed.reshape(joined), order="C")
+    merged_sizes = [math.prod(sizes[part] for part in MERGED_AXES.get(letter, letter)) for letter in layout]
+    return np.array(transposed.reshape(merged_sizes), order="C")
 
 
 def from_layout(array: Array, layout: str, heads: int) -> Array:
@@ -80,28 +82,30 @@ def from_layout(array: Array, layout: str, heads: int) -> Array:
 
     If its axes do not fit the layout, return an array that is not 4-dimensional, so that it matches nothing.
     """
-    letters = spread(layout)
-    joined = [size for letter, size in zip(layout, array.shape, strict=False) if letter in "mn"]
-    if array.ndim != len(layout) or any(size % heads for size in joined):
+    letters = split_letters(layout)
+    merged_sizes = [size for letter, size in zip(layout, array.shape, strict=False) if letter in "mn"]
+    if array.ndim != len(layout) or any(size % heads for size in merged_sizes):
         return array[None] if array.ndim == len("bhtd") else array
-    split: list[int] = []
+    split_sizes: list[int] = []
     for letter, size in zip(layout, array.shape, strict=True):
-        split += {"m": (heads, size // heads), "n": (size // heads, heads)}.get(letter, (size,))
-    transposed = array.reshape(split).transpose([letters.index(letter) for letter in "bhtd" if letter in letters])
-    return np.expand_dims(transposed, tuple(place for place, letter in enumerate("bhtd") if letter not in letters))
+        split_sizes += {"m": (heads, size // heads), "n": (size // heads, heads)}.get(letter, (size,))
+    transposed = array.reshape(split_sizes).transpose([letters.index(letter) for letter in "bhtd" if letter in letters])
+    return np.expand_dims(transposed, tuple(axis for axis, letter in enumerate("bhtd") if letter not in letters))
 
 
-def layouts_of_answer(array: Array, shape: Shape, first: str) -> Iterator[str]:
-    """Yield the layouts from which an array converts to `shape`, `[b h t e]`; `first` is the likeliest.
+def layouts_of_answer(array: Array, shape: Shape, likeliest: str) -> Iterator[str]:
+    """Yield the layouts from which an array converts to `shape`, `[b h t e]`; `likeliest` is the likeliest.
 
     The last axis must be d or m: a transposed output is wrong.
     """
-    for layout in dict.fromkeys((first, *(layout for layout in (*KNOWN, *LISTED) if layout[-1] in "dm"))):
+    for layout in dict.fromkeys(
+        (likeliest, *(layout for layout in (*KNOWN_LAYOUTS, *OUTPUT_LAYOUTS) if layout[-1] in "dm"))
+    ):
         if len(layout) == array.ndim and from_layout(array, layout, shape[1]).shape == shape:
             yield layout
 
 
-def axes(layout: str) -> str:
+def format_axes(layout: str) -> str:
     return " ".join({"m": "h*d", "n": "b*h"}.get(letter, letter) for letter in layout)
 
 
@@ -113,9 +117,9 @@ OF_KEYS = ("b s", "b 1 1 s", "b 1 s")
 """Axes of masks that all queries share."""
 LOWEST, ADDED = -np.inf, -1e9
 """Values of hidden keys in additive masks: -inf always hides, -1e9 is the most common."""
-WANTED = re.compile(r"has no attribute '(\w*mask\w*)'")
+MISSING_ATTRIBUTE = re.compile(r"has no attribute '(\w*mask\w*)'")
 """The error message of code that expects an object with the mask as an attribute."""
-WORDS = {"booleans": "", "added": "additive masks", "ones and zeros": "masks of ones and zeros",
+KIND_TEXTS = {"booleans": "", "added": "additive masks", "ones and zeros": "masks of ones and zeros",
          "integers": "integer masks"}  # fmt: skip
 
 
@@ -144,7 +148,7 @@ class Masking:
         if self.neutral != "mask" and allowed.all():
             if self.neutral == "none":
                 return None
-            allowed, mask = ~allowed, ~mask
+            allowed, mask = ~allowed, ~mask  # "turned"
         if self.kind == "added":
             return np.where(self.arrange(allowed, at), 0.0, self.lowest)
         dtypes = {"booleans": np.bool_, "integers": np.int64, "ones and zeros": np.float64}
@@ -155,10 +159,10 @@ class Masking:
         if self.axes == "t s":
             return mask
         full = np.ascontiguousarray(np.broadcast_to(mask, (at.batch, at.heads, at.rows, at.keys)))
-        varies = mask.shape[:-2] == (at.batch, at.heads)
+        is_individual = mask.shape[:-2] == (at.batch, at.heads)
         arranged: dict[str, Array] = {
             "b h t s": full, "b*h t s": full.reshape(-1, at.rows, at.keys),
-            "b 1 t s": full if varies else full[:, :1], "b t s": full if varies else full[:, 0],
+            "b 1 t s": full if is_individual else full[:, :1], "b t s": full if is_individual else full[:, 0],
             "b s": full[:, 0, 0], "b 1 s": full[:, 0, :1], "b 1 1 s": full[:, :1, :1],
         }  # fmt: skip
         return arranged[self.axes]
@@ -167,14 +171,16 @@ class Masking:
         return SimpleNamespace(**{self.attribute: mask}) if self.attribute and mask is not None else mask
 
     def like(self, other: Masking) -> Masking:
+        """Return this format with what another one of the same function passes if nothing is hidden, and its object."""
         return replace(self, neutral=other.neutral, attribute=other.attribute)
 
     def __str__(self) -> str:
-        return f"{WORDS[self.kind] or 'masks'} [{self.axes}]" if self.axes != "t s" else WORDS[self.kind]
+        return f"{KIND_TEXTS[self.kind] or 'masks'} [{self.axes}]" if self.axes != "t s" else KIND_TEXTS[self.kind]
 
 
 def attribute_of(error: str) -> str:
-    return next(iter(WANTED.findall(error)), "")
+    """Return the attribute for a mask whose absence an error reports, or an empty string."""
+    return next(iter(MISSING_ATTRIBUTE.findall(error)), "")
 
 
 MASKINGS = tuple(Masking(kind, axes) for axes, kind in product(AXES, KINDS))
@@ -197,12 +203,12 @@ class WindowCount(NamedTuple):
     """Whether the window has as many keys on the right as on the left, or none on the right."""
 
 
-KEYS = WindowCount(1, 1, both_sides=False)
+KEYS_WITH_OWN = WindowCount(1, 1, both_sides=False)
 """A window of keys before the query, passed as the number of its keys, including the query's own."""
-BEFORE = WindowCount(1, 0, both_sides=True)
+KEYS_ON_EACH_SIDE = WindowCount(1, 0, both_sides=True)
 """A window on both sides, passed as the number of keys on each side."""
-WINDOWS = (None, KEYS, WindowCount(1, 1, both_sides=True), BEFORE, WindowCount(2, 0, both_sides=True),
-           WindowCount(2, 1, both_sides=True))  # fmt: skip
+WINDOWS = (None, KEYS_WITH_OWN, WindowCount(1, 1, both_sides=True), KEYS_ON_EACH_SIDE,
+           WindowCount(2, 0, both_sides=True), WindowCount(2, 1, both_sides=True))  # fmt: skip
 """Values of `Offer.counted` to try, the likeliest first."""
 
 
@@ -243,29 +249,30 @@ def plain_default(default: Any) -> Any:
 
 # A case as keyword arguments; anything without a keyword must be built into the function
 
-SCORES: dict[type, tuple[str, Callable[[Any, At], Any]]] = {
+SCORE_KEYWORDS: dict[type, tuple[str, Callable[[Any, At], Any]]] = {
     Softcap: ("softcap", lambda rule, at: float(rule.cap)),
     Alibi: ("alibi", lambda rule, at: np.array(slopes(at.heads))),
     Sink: ("sinks", lambda rule, at: np.broadcast_to(np.ravel(np.asarray(rule.logit, np.float64)), (at.heads,)).copy()),
     Added: ("added", lambda rule, at: np.asarray(rule.values, np.float64)),
 }
 """The role of the keyword for each score rule, and the value to pass."""
-OWN_KEYWORD: dict[type, str] = {Causal: "causal", Window: "window", Padding: "lengths"}
+EXACT_KEYWORDS: dict[type, str] = {Causal: "causal", Window: "window", Padding: "lengths"}
 """The role of the keyword that requests exactly this mask."""
 
 
-def for_case(case: Case, offer: Offer, request: Request, wide: bool = False) -> dict[str, Any]:
-    """Return the keyword arguments of a case by role; a `wide` function splits heads itself, as a layer does."""
+def for_case(case: Case, offer: Offer, request: Request, splits_heads: bool = False) -> dict[str, Any]:
+    """Return the keyword arguments of a case by role; `splits_heads`: the function splits them itself."""
     at = at_of(case)
     return {
         **neutral_arguments(at, offer, request),
         **mask_arguments(case.recipe, at, offer, request),
         **score_arguments(case.recipe, at, offer),
-        **head_arguments(case, at, offer, wide or case.given.x is not None),
+        **head_arguments(case, at, offer, splits_heads or case.given.x is not None),
     }
 
 
 def neutral_arguments(at: At, offer: Offer, request: Request) -> dict[str, Any]:
+    """Return values that hide nothing, for arguments without a default, and for a causal flag that is on by default."""
     neutral: dict[str, Any] = {
         "lengths": np.full(at.batch, at.keys, np.int64),
         "mask": np.full((at.rows, at.keys), not request.blocks),
@@ -280,6 +287,7 @@ def neutral_arguments(at: At, offer: Offer, request: Request) -> dict[str, Any]:
 
 
 def at_of(case: Case) -> At:
+    """Return the sizes of a case, with its rules, in the form in which steps of attention expect them."""
     recipe, given = case.recipe, case.given
     if given.x is not None:
         batch, rows, width = given.x.shape
@@ -294,21 +302,21 @@ def at_of(case: Case) -> At:
 def mask_arguments(recipe: Recipe, at: At, offer: Offer, request: Request) -> dict[str, Any]:
     """Return the values for the masks of a recipe; those without a keyword of their own are joined into one array."""
     arguments: dict[str, Any] = {}
-    others: list[Mask] = []
+    remaining: list[Mask] = []
     for mask in recipe.rules.masks:
-        keyword = OWN_KEYWORD.get(type(mask), "")
-        if keyword and offer.takes(keyword) and keyword not in arguments:
-            arguments[keyword] = own_value(mask, offer, at)
+        exact_role = EXACT_KEYWORDS.get(type(mask), "")
+        if exact_role and offer.takes(exact_role) and exact_role not in arguments:
+            arguments[exact_role] = find_exact_value(mask, offer, at)
         elif isinstance(mask, Padding | Filler) and offer.takes("padding"):
-            arguments["padding"] = kept_by(mask, at) ^ request.blocks
+            arguments["padding"] = find_visible_keys(mask, at) ^ request.blocks
         else:
-            others.append(mask)
-    if others and offer.takes("mask"):
-        arguments["mask"] = join_masks(others, at, request)
+            remaining.append(mask)
+    if remaining and offer.takes("mask"):
+        arguments["mask"] = join_masks(remaining, at, request)
     return arguments
 
 
-def own_value(mask: Mask, offer: Offer, at: At) -> Any:
+def find_exact_value(mask: Mask, offer: Offer, at: At) -> Any:
     """Return the value of a keyword that requests exactly this mask."""
     if isinstance(mask, Window):
         return count_keys(mask.left, offer.counted) if offer.counted else (mask.left, mask.right)
@@ -321,7 +329,7 @@ def count_keys(left: int, counted: WindowCount) -> int:
     return left * counted.factor + counted.own
 
 
-def kept_by(mask: Padding | Filler, at: At) -> Array:
+def find_visible_keys(mask: Padding | Filler, at: At) -> Array:
     """Return which keys a padding mask leaves visible, `[b s]`."""
     allowed = steps.allowed(replace(at, rules=at.rules.__class__(masks=(mask,))))
     return np.broadcast_to(allowed[:, 0, 0], (at.batch, at.keys)).copy()
@@ -336,14 +344,14 @@ def join_masks(masks: list[Mask], at: At, request: Request) -> Array:
 
 
 def score_arguments(recipe: Recipe, at: At, offer: Offer) -> dict[str, Any]:
-    known = [(*SCORES[type(rule)], rule) for rule in recipe.rules.scores if type(rule) in SCORES]
-    return {role: value_of(rule, at) for role, value_of, rule in known if offer.takes(role)}
+    supported = [(*SCORE_KEYWORDS[type(rule)], rule) for rule in recipe.rules.scores if type(rule) in SCORE_KEYWORDS]
+    return {role: make_value(rule, at) for role, make_value, rule in supported if offer.takes(role)}
 
 
-def head_arguments(case: Case, at: At, offer: Offer, wide: bool) -> dict[str, Any]:
+def head_arguments(case: Case, at: At, offer: Offer, splits_heads: bool) -> dict[str, Any]:
     arguments: dict[str, Any] = {}
     for role, count in (("heads", case.recipe.heads), ("kv_heads", case.recipe.groups)):
-        if offer.takes(role) and (wide or role not in offer.defaults):
+        if offer.takes(role) and (splits_heads or role not in offer.defaults):
             arguments[role] = count
     if offer.takes("shared") and at.groups != at.heads:
         arguments["shared"] = True

@@ -46,9 +46,9 @@ WIDTH = "another width"
 """The case whose x is narrower than all heads together."""
 ANOTHER_BATCH = "another batch"
 """The case that replaces `another head size` if an object accepts only one."""
-MASKS_OF_MORE = ("a mask for each example", "a mask for each head")
+INDIVIDUAL_MASKS = ("a mask for each example", "a mask for each head")
 """The cases whose mask has a batch axis, or batch and head axes."""
-ZEROS, ADDED = "a token of zeros", "an additive bias"
+ZERO_TOKEN, ADDED = "a token of zeros", "an additive bias"
 UNPADDED = (5, 8)
 """Number of tokens in each example that are not padding."""
 EXTREME_QUERIES = (("large inputs", 6, 300.0), ("equal inputs", 8, 0.0), ("tiny inputs", 6, 1e-6))
@@ -62,39 +62,39 @@ EXTREME_INPUTS = (
 """The same for the x of a layer, where queries and keys are multiplied."""
 STAGES, MATRICES = 12, 4
 """Maximum numbers of `[b h t s]` and `[m m]` arrays in memory at once, for a case, its answer and mistakes tried."""
-SEEN, HIDDEN = -9.0, -1.0
+VISIBLE_LOGIT, HIDDEN_LOGIT = -9.0, -1.0
 """Logits of the first and the second half of the keys; each half is constant, so half precision weights it evenly."""
-LARGER = 16.0
-"""Factor by which values of the second half are larger."""
+VALUE_FACTOR = 16.0
+"""Factor by which values of the second half are larger, so that it shows if any of these keys is seen."""
 SPREAD = 1.4
 """Standard deviation of queries and keys: logits reach about 6, so weights differ and none is near 1."""
 
 
 def core_cases(
-    request: Request, offer: Offer, layout: str, quick: bool, *, returns: str = "", one_size: int = 0
+    request: Request, offer: Offer, layout: str, quick: bool, *, returns: str = "", only_head_size: int = 0
 ) -> Iterator[Case]:  # fmt: skip
     """Yield the cases for a function of q, k and v; `returns` is the layout of its output, if it is not `layout`.
 
-    `one_size` is the head size of an object that may accept no other, or 0.
+    `only_head_size` is the head size of an object that may accept no other, or 0.
     """
-    maker = HeadsMaker(request, offer, layout, returns or layout, one_size)
+    maker = HeadsMaker(request, offer, layout, returns or layout, only_head_size)
     refuse_large_cases(maker, quick)
     yield maker.case("values", 9, 9)
     yield maker.case("unequal lengths", 7, 11, optional=True)
     yield from other_sizes(maker)
     yield from keyword_cases(maker)
     if can_choose_logits(request):
-        yield from ahead_cases(maker)
+        yield from hidden_logit_cases(maker)
     if maker.heads > 1 and request.kv_head is None and (offer.takes("shared") or offer.takes("kv_heads")):
         yield maker.case("shared heads", 7, 7, groups=2)
         yield maker.case("one key/value head", 6, 6, groups=1, optional=True)
     elif maker.heads % 2 == 0 and maker.heads > 2 and maker.groups == maker.heads and not maker.joined:
         yield maker.case(SHARED, 7, 7, groups=2, unpromised=True)  # no reshape can split 7 keys
-    yield from (maker.sized(*extreme) for extreme in EXTREME_QUERIES)
-    yield maker.whole_numbers("whole numbers", 7)
-    yield maker.sized("equal inputs", 7, 0.0)  # a half type holds 1/8, and rounds 1/7
+    yield from (maker.multiplied(*settings) for settings in EXTREME_QUERIES)
+    yield maker.sparse_integers("whole numbers", 7)
+    yield maker.multiplied("equal inputs", 7, 0.0)  # a half type holds 1/8, and rounds 1/7
     if not quick:
-        yield from cases_of_lengths(maker, (19, 37, 67, LONGEST))
+        yield from length_cases(maker, (19, 37, 67, LONGEST))
 
 
 def other_sizes(maker: HeadsMaker) -> Iterator[Case]:
@@ -103,13 +103,14 @@ def other_sizes(maker: HeadsMaker) -> Iterator[Case]:
     Cases that would leave a query without keys are skipped, because such queries are tested separately.
     """
     cases = [
-        maker.case(ANOTHER_BATCH if maker.one_size else "another head size", 6, 6, size=4, batch=3, optional=True),
+        maker.case(
+            ANOTHER_BATCH if maker.only_head_size else "another head size", 6, 6, size=4, batch=3, optional=True
+        ),
         maker.case("few queries, many keys", 2, 29, size=16, optional=True),
         maker.case("many queries, few keys", 23, 3, size=6, batch=1, heads=1, optional=True),
     ]
-    yield from (
-        case for case in (cases[1:2] if maker.request.few else cases) if not blind(expected(case)["masked"]).any()
-    )
+    chosen = cases[1:2] if maker.request.few else cases
+    yield from (case for case in chosen if not blind(expected(case)["masked"]).any())
 
 
 def layer_cases(request: Request, offer: Offer, quick: bool, inside: Inside | None = None) -> Iterator[Case]:
@@ -126,12 +127,12 @@ def layer_cases(request: Request, offer: Offer, quick: bool, inside: Inside | No
         yield maker.case(CROSS, 6, 6, memory=True, optional=True)  # some need as many keys as queries
     yield from keyword_cases(maker)
     if inside is None and can_choose_logits(request):
-        yield from ahead_cases(maker)
-    yield from (maker.sized(*extreme) for extreme in EXTREME_INPUTS)
+        yield from hidden_logit_cases(maker)
+    yield from (maker.multiplied(*settings) for settings in EXTREME_INPUTS)
     if not quick:
-        yield from cases_of_lengths(maker, (19, 37, 67))
+        yield from length_cases(maker, (19, 37, 67))
     if inside is not None and not {"b_q", "b_k"} & inside.arrays.keys():
-        yield zero_one_token(maker.case(ZEROS, 9, 9, optional=True))
+        yield zero_one_token(maker.case(ZERO_TOKEN, 9, 9, optional=True))
 
 
 def zero_one_token(case: Case) -> Case:
@@ -143,7 +144,7 @@ def zero_one_token(case: Case) -> Case:
     return replace(case, given=replace(case.given, x=x, memory=memory))
 
 
-def cases_of_lengths(maker: Maker, lengths: Sequence[int]) -> Iterator[Case]:
+def length_cases(maker: Maker, lengths: Sequence[int]) -> Iterator[Case]:
     yield maker.case("one token", 1, 1)
     for length in lengths[-1:] if maker.request.few else lengths:
         yield maker.case("off the block", length, length, optional=True)
@@ -156,20 +157,20 @@ def keyword_cases(maker: Maker) -> Iterator[Case]:
     A layer gets fewer cases: it has as many keys as queries, and few layers have a keyword for a window or a score.
     """
     request, offer = maker.request, maker.offer
-    requested = {type(mask) for mask in request.masks}
-    if offer.takes("mask") and Allowed not in requested:
+    mask_types = {type(mask) for mask in request.masks}
+    if offer.takes("mask") and Allowed not in mask_types:
         for rows, keys in ((8, 8), (6, 10)) if offer.core else ((8, 8),):
-            masks = (*request.masks, maker.some_mask(rows, keys, request.pads))
+            masks = (*request.masks, maker.draw_mask(rows, keys, request.pads))
             yield maker.case("masks", rows, keys, masks=masks, optional=rows != keys)
-        yield from masks_of_entries(maker)
-    if offer.takes("causal") and Causal not in requested:
+        yield from individual_mask_cases(maker)
+    if offer.takes("causal") and Causal not in mask_types:
         yield from causal_cases(maker)
-    if offer.core and offer.takes("window") and Window not in requested:
-        causal = (Causal(),) if offer.takes("causal") and Causal not in requested else ()
+    if offer.core and offer.takes("window") and Window not in mask_types:
+        causal = (Causal(),) if offer.takes("causal") and Causal not in mask_types else ()
         window = Window(3, 3 if offer.counted and offer.counted.both_sides else 0)
         yield maker.case("window", 9, 9, masks=(*request.masks, *causal, window))
-    if (offer.takes("padding") or offer.takes("lengths")) and not {Padding, Filler} & requested:
-        yield from padded_cases(maker, Gap if Causal in requested and not offer.takes("lengths") else Padding)
+    if (offer.takes("padding") or offer.takes("lengths")) and not {Padding, Filler} & mask_types:
+        yield from padded_cases(maker, Gap if Causal in mask_types and not offer.takes("lengths") else Padding)
     if offer.takes("scale") and request.scale is True:
         case = maker.case("scale", 7, 7)
         yield replace(case, recipe=case.recipe.with_rules(scale=0.3), explicit_scale=True)
@@ -178,19 +179,23 @@ def keyword_cases(maker: Maker) -> Iterator[Case]:
 
 
 def causal_cases(maker: Maker) -> Iterator[Case]:
+    """Yield cases with the causal keyword: alone, with more keys than queries, and together with a mask array."""
     request, offer = maker.request, maker.offer
     causal = (*request.masks, Causal())
     yield maker.case("causal", 9, 9, masks=causal)
-    if offer.core and (request.leaks or "align" in request.said):  # else the alignment is unknown
+    if offer.core and (request.leaks or "align" in request.names_typed):  # else the alignment is unknown
         yield maker.case("causal, unequal lengths", 6, 10, masks=causal, optional=True)
     if offer.core and offer.takes("mask"):
-        yield maker.case("a mask with causal", 8, 8, masks=(*causal, maker.some_mask(8, 8, first=True)), optional=True)
+        yield maker.case(
+            "a mask with causal", 8, 8, masks=(*causal, maker.draw_mask(8, 8, shows_first_key=True)), optional=True
+        )
 
 
 def padded_cases(maker: Maker, kind: type[Padding]) -> Iterator[Case]:
+    """Yield a case with one padding for all examples and, for a module that may take it, one with its own for each."""
     masks = maker.request.masks
     yield maker.case(PADDED[0], 8, 8, masks=(*masks, kind(UNPADDED[: maker.batch])))
-    if isinstance(maker, LayerMaker) and maker.inside is not None and maker.request.entries <= 1:
+    if isinstance(maker, LayerMaker) and maker.inside is not None and maker.request.batch <= 1:
         yield maker.case(PADDED[1], 8, 8, masks=(*masks, kind(UNPADDED)), batch=len(UNPADDED), unpromised=True)
 
 
@@ -201,53 +206,53 @@ def refuse_large_cases(maker: Maker, quick: bool) -> None:
         UserError: the case would not fit; the message gives its size, the free memory, and a remedy.
     """
     longest = MIDDLE if quick else LONGEST
-    rows, keys = maker.room_for(maker.request.masks, longest, longest)
-    layer = 0 if maker.offer.core else MATRICES * (maker.heads * SIZE) ** 2
-    size = long_runs.NUMBER * (STAGES * maker.entries * maker.heads * rows * (keys + SIZE) + layer)
-    is_shared = maker.request.kv_head is not None and "head" not in maker.request.said
-    setting = f"kv_head={maker.request.kv_head}" if is_shared else f"head={maker.heads}"
+    rows, keys = maker.fit_sizes(maker.request.masks, longest, longest)
+    layer_size = 0 if maker.offer.core else MATRICES * (maker.heads * SIZE) ** 2
+    byte_count = long_runs.NUMBER * (STAGES * maker.examples * maker.heads * rows * (keys + SIZE) + layer_size)
+    is_kv_head_typed = maker.request.kv_head is not None and "head" not in maker.request.names_typed
+    setting = f"kv_head={maker.request.kv_head}" if is_kv_head_typed else f"head={maker.heads}"
     long_runs.refuse_too_large(
-        [long_runs.Need(size, setting, f"for test cases of {longest} tokens", "choose fewer heads")]
+        [long_runs.Need(byte_count, setting, f"for test cases of {longest} tokens", "choose fewer heads")]
     )
 
 
-def masks_of_entries(maker: Maker) -> Iterator[Case]:
+def individual_mask_cases(maker: Maker) -> Iterator[Case]:
     """Yield cases with a random mask for each example, and for each of its heads."""
     if isinstance(maker, HeadsMaker) and maker.batch == 1:
         return
-    rows, keys = maker.room_for(maker.request.masks, 7, 7)
-    for rung, heads in zip(MASKS_OF_MORE, sorted({1, maker.heads}), strict=False):
-        drawn = [maker.some_mask(rows, keys, maker.request.pads).values for _ in range(maker.entries * heads)]
-        allowed = Allowed(np.reshape(drawn, (maker.entries, heads, *np.shape(drawn[0]))))
-        yield maker.case(rung, rows, keys, masks=(*maker.request.masks, allowed), batch=maker.entries, unpromised=True)
+    rows, keys = maker.fit_sizes(maker.request.masks, 7, 7)
+    for name, mask_heads in zip(INDIVIDUAL_MASKS, sorted({1, maker.heads}), strict=False):
+        masks = [maker.draw_mask(rows, keys, maker.request.pads).values for _ in range(maker.examples * mask_heads)]
+        allowed = Allowed(np.reshape(masks, (maker.examples, mask_heads, *np.shape(masks[0]))))
+        yield maker.case(name, rows, keys, masks=(*maker.request.masks, allowed), batch=maker.examples, unpromised=True)
 
 
-def ahead_cases(maker: Maker) -> Iterator[Case]:
+def hidden_logit_cases(maker: Maker) -> Iterator[Case]:
     """Yield cases with the largest logits among the hidden keys: with the requested masks, and with a mask array."""
-    request, offer, rung = maker.request, maker.offer, "large hidden logits"
+    request, offer, name = maker.request, maker.offer, "large hidden logits"
     masks = request.masks or ((Causal(),) if offer.takes("causal") else ())
     if masks:
-        yield put_hidden_ahead(maker.case(rung, 8, 8, masks=masks))
+        yield with_largest_hidden(maker.case(name, 8, 8, masks=masks))
     if offer.takes("mask") and Allowed not in {type(mask) for mask in request.masks}:
-        rows, keys = maker.room_for(request.masks, 8, 8)
-        hidden = half_hidden(maker.rng, rows, keys, request.pads)
-        yield put_hidden_ahead(maker.case(rung, 8, 8, masks=(*request.masks, hidden)))
+        rows, keys = maker.fit_sizes(request.masks, 8, 8)
+        half_hidden = make_half_hidden_mask(maker.rng, rows, keys, request.pads)
+        yield with_largest_hidden(maker.case(name, 8, 8, masks=(*request.masks, half_hidden)))
 
 
 def score_cases(maker: HeadsMaker) -> Iterator[Case]:
     request, offer = maker.request, maker.offer
-    requested = {type(score) for score in request.scores}
+    score_types = {type(score) for score in request.scores}
     sinks = [round(float(number), 3) for number in maker.rng.standard_normal(maker.heads)]
     for role, rule in (("softcap", Softcap(2.0)), ("alibi", Alibi()), ("sinks", Sink(sinks))):
-        if offer.takes(role) and type(rule) not in requested:
+        if offer.takes(role) and type(rule) not in score_types:
             scores = (*request.scores, rule)
             yield maker.case(role, 7, 7, scores=scores)
             if offer.takes("mask"):
-                masks = (*request.masks, maker.some_mask(8, 8, request.pads))
+                masks = (*request.masks, maker.draw_mask(8, 8, request.pads))
                 yield maker.case(f"{role} with a mask", 8, 8, scores=scores, masks=masks, optional=True)
-    if offer.takes("added") and Added not in requested:
-        added = Added(maker.rng.standard_normal((maker.heads, 7, 7) if maker.heads > 1 else (7, 7)))
-        yield maker.case(ADDED, 7, 7, scores=(*request.scores, added), optional=True)
+    if offer.takes("added") and Added not in score_types:
+        added_scores = Added(maker.rng.standard_normal((maker.heads, 7, 7) if maker.heads > 1 else (7, 7)))
+        yield maker.case(ADDED, 7, 7, scores=(*request.scores, added_scores), optional=True)
 
 
 # Making cases for a request: of heads, or of a layer
@@ -257,6 +262,9 @@ class Maker:
     """Makes the cases of a request, with random inputs from one seed.
 
     `stream` makes the random numbers of heads and layers differ. `batch` is the number of examples in a case of heads.
+    `case` makes a case of `rows` queries and `keys` keys, if its rules allow these numbers; `rung` names it in the
+    report. `changes` may be `masks`, `scores`, `batch`, `size` (of a head), `heads`, `groups` (key/value heads),
+    `memory` (keys from another input) and `unpromised`; everything else is as requested.
     """
 
     stream: int
@@ -269,14 +277,14 @@ class Maker:
         self.rng = np.random.default_rng(np.random.SeedSequence([request.seed, self.stream]))
 
     @property
-    def entries(self) -> int:
+    def examples(self) -> int:
         """The number of examples in cases with a mask for each."""
-        return max(2, self.request.entries)
+        return max(2, self.request.batch)
 
-    def case(self, rung: str, rows: int, keys: int, *, optional: bool = False, **other: Any) -> Case:
+    def case(self, rung: str, rows: int, keys: int, *, optional: bool = False, **changes: Any) -> Case:
         raise NotImplementedError
 
-    def room_for(self, masks: tuple[Mask, ...], rows: int, keys: int) -> tuple[int, int]:
+    def fit_sizes(self, masks: tuple[Mask, ...], rows: int, keys: int) -> tuple[int, int]:
         """Return row and key counts that fit the rules: document masks and explicit arrays have fixed sizes."""
         if self.request.few and 1 < max(rows, keys) <= MIDDLE:
             rows, keys = (9, 9) if rows == keys else (7, 11)
@@ -290,61 +298,63 @@ class Maker:
                 rows, keys = np.atleast_2d(score.values).shape[-2:]
         return rows, keys
 
-    def some_mask(self, rows: int, keys: int, first: bool = False) -> Allowed:
-        """Return a random mask that shows each query one key and hides another; with `first`, all see the first key.
+    def draw_mask(self, rows: int, keys: int, shows_first_key: bool = False) -> Allowed:
+        """Return a random mask that shows each query at least one key and hides another from it.
 
-        If the requested masks have a fixed size, this mask has it too. For a function of q, k and v, each key is also
-        visible to some query and hidden from another; in a layer, the last query sees every key.
+        With `shows_first_key`, the first key is never hidden. If the requested masks have a fixed size, this mask has
+        it too. For a function of q, k and v, each key is also visible to some query and hidden from another; in a
+        layer, the last query sees every key.
         """
-        rows, keys = self.room_for(self.request.masks, rows, keys)
-        seen = self.rng.random((rows, keys)) < 0.6
-        seen[np.arange(rows), np.arange(rows) % keys] = True
-        seen[np.arange(rows), (np.arange(rows) + 1) % keys] = False
+        rows, keys = self.fit_sizes(self.request.masks, rows, keys)
+        is_visible = self.rng.random((rows, keys)) < 0.6
+        is_visible[np.arange(rows), np.arange(rows) % keys] = True
+        is_visible[np.arange(rows), (np.arange(rows) + 1) % keys] = False
         if self.offer.core:
-            seen[np.arange(keys) % rows, np.arange(keys)] = True
-            seen[(np.arange(keys) + 1) % rows, np.arange(keys)] = False
+            is_visible[np.arange(keys) % rows, np.arange(keys)] = True
+            is_visible[(np.arange(keys) + 1) % rows, np.arange(keys)] = False
         else:
-            seen[-1] = True
-        seen[:, 0] |= first
-        return Allowed(seen)
+            is_visible[-1] = True
+        is_visible[:, 0] |= shows_first_key
+        return Allowed(is_visible)
 
 
 class HeadsMaker(Maker):
     stream = 12
 
-    def __init__(self, request: Request, offer: Offer, layout: str, returns: str, one_size: int) -> None:
+    def __init__(self, request: Request, offer: Offer, layout: str, returns: str, only_head_size: int) -> None:
         super().__init__(request, offer)
-        self.one_size = one_size
-        self.batch = (request.entries if request.entries > 1 else 2) if has_batch(layout) else 1
-        usual = 6 if request.kv_head is None else 3 * request.kv_head
-        self.heads = request.head or usual if has_heads(layout) else 1
+        self.only_head_size = only_head_size
+        self.batch = (request.batch if request.batch > 1 else 2) if has_batch(layout) else 1
+        usual_heads = 6 if request.kv_head is None else 3 * request.kv_head
+        self.heads = request.head or usual_heads if has_heads(layout) else 1
         self.groups = request.kv_head or self.heads if has_heads(layout) else 1
         self.joined, self.wide = is_joined(layout), cuts_heads(layout) or cuts_heads(returns)
 
-    def case(self, rung: str, rows: int, keys: int, *, optional: bool = False, **other: Any) -> Case:
-        request, masks = self.request, other.get("masks", self.request.masks)
-        rows, keys = self.room_for(masks, rows, keys)
-        size = self.one_size or other.get("size", SIZE)
+    def case(self, rung: str, rows: int, keys: int, *, optional: bool = False, **changes: Any) -> Case:
+        """Return a case of normal random numbers; q and k have the standard deviation `SPREAD`."""
+        request, masks = self.request, changes.get("masks", self.request.masks)
+        rows, keys = self.fit_sizes(masks, rows, keys)
+        size = self.only_head_size or changes.get("size", SIZE)
         size = SIZE if any(position.misfit(size) for position in request.positions) else size
         has_fixed_heads = request.head or request.kv_head or request.scores or self.heads == 1
-        heads = self.heads if has_fixed_heads else other.get("heads", self.heads)
-        groups = other.get("groups", self.groups if heads == self.heads else heads)
-        has_fixed_batch = request.entries > 1 or self.batch == 1
-        batch = self.batch if has_fixed_batch else other.get("batch", self.batch)
-        rules = replace(request.rules(size, rows, keys), masks=masks, scores=other.get("scores", request.scores))
+        heads = self.heads if has_fixed_heads else changes.get("heads", self.heads)
+        groups = changes.get("groups", self.groups if heads == self.heads else heads)
+        has_fixed_batch = request.batch > 1 or self.batch == 1
+        batch = self.batch if has_fixed_batch else changes.get("batch", self.batch)
+        rules = replace(request.rules(size, rows, keys), masks=masks, scores=changes.get("scores", request.scores))
         recipe = Recipe(rules, heads, groups, request.positions, wide=self.wide, share=self.share)
         shapes = ((batch, heads, rows, size), (batch, groups, keys, size), (batch, groups, keys, size))
         q, k, v = (self.rng.standard_normal(shape) for shape in shapes)
-        explicit, unpromised = not isinstance(request.scale, bool), other.get("unpromised", False)
-        return Case(rung, recipe, Given(q * SPREAD, k * SPREAD, v), explicit, optional or unpromised, unpromised)
+        passes_scale, unpromised = not isinstance(request.scale, bool), changes.get("unpromised", False)
+        return Case(rung, recipe, Given(q * SPREAD, k * SPREAD, v), passes_scale, optional or unpromised, unpromised)
 
-    def sized(self, rung: str, length: int, factor: float) -> Case:
+    def multiplied(self, rung: str, length: int, factor: float) -> Case:
         """Return a case whose queries, which determine the logits, are multiplied by a factor."""
         case = self.case(rung, length, length)
         assert case.given.q is not None
         return replace(case, given=replace(case.given, q=case.given.q * factor + 0.0))  # no zero is negative
 
-    def whole_numbers(self, rung: str, length: int) -> Case:
+    def sparse_integers(self, rung: str, length: int) -> Case:
         """Return a case of sparse small integers, which every dtype represents exactly."""
         case = self.case(rung, length, length)
         q, k, v = (
@@ -381,30 +391,30 @@ class LayerMaker(Maker):
         shared = self.heads if request.kv_head is None or self.heads % request.kv_head else request.kv_head
         self.groups = inside.groups if inside else shared
 
-    def room_for(self, masks: tuple[Mask, ...], rows: int, keys: int) -> tuple[int, int]:
+    def fit_sizes(self, masks: tuple[Mask, ...], rows: int, keys: int) -> tuple[int, int]:
         fixed = self.inside.tokens if self.inside else 0
-        return super().room_for(masks, fixed or rows, fixed or keys)
+        return super().fit_sizes(masks, fixed or rows, fixed or keys)
 
     def case(
         self, rung: str, rows: int, keys: int, *, optional: bool = False, wider: int = 0, factor: float = 1.0,
-        **other: Any,
+        **changes: Any,
     ) -> Case:  # fmt: skip
         """Return a case of these sizes; x is `wider` columns wider than all heads, and multiplied by `factor`."""
-        request, masks = self.request, other.get("masks", self.request.masks)
-        rows, keys = self.room_for(masks, rows, keys)
-        rows = rows if other.get("memory") else keys
-        arrays = self.inside.arrays if self.inside else self.draw_matrices(wider, other.get("size", SIZE))
-        width, inner = arrays["W_q"].shape
-        rules = replace(request.rules(inner // self.heads, rows, keys), masks=masks)
+        request, masks = self.request, changes.get("masks", self.request.masks)
+        rows, keys = self.fit_sizes(masks, rows, keys)
+        rows = rows if changes.get("memory") else keys  # in self-attention, tokens are both queries and keys
+        arrays = self.inside.arrays if self.inside else self.draw_matrices(wider, changes.get("size", SIZE))
+        width, inner_width = arrays["W_q"].shape
+        rules = replace(request.rules(inner_width // self.heads, rows, keys), masks=masks)
         recipe = Recipe(
             rules, self.heads, self.groups, request.positions, output_projection="W_o" in arrays, share=self.share
         )
-        batch = request.entries if request.entries > 1 else other.get("batch", 2) if self.inside else 1
+        batch = request.batch if request.batch > 1 else changes.get("batch", 2) if self.inside else 1
         x = self.rng.standard_normal((batch, rows, width)) * factor
-        memory = self.draw_memory(x, (batch, keys, len(arrays["W_k"])), is_other=bool(other.get("memory")))
+        memory = self.draw_memory(x, (batch, keys, len(arrays["W_k"])), is_other=bool(changes.get("memory")))
         given = Given(x=x, memory=memory, arrays=arrays, around=self.inside.around if self.inside else None)
-        explicit, unpromised = "scale=" in " ".join(request.typed), other.get("unpromised", False)
-        return Case(rung, recipe, given, explicit, optional or unpromised, unpromised)
+        passes_scale, unpromised = "scale=" in " ".join(request.typed), changes.get("unpromised", False)
+        return Case(rung, recipe, given, passes_scale, optional or unpromised, unpromised)
 
     def draw_memory(self, x: Array, shape: Shape, is_other: bool) -> Array | None:
         """Return the memory: random if it is another input or has another width than x, else x itself or None."""
@@ -413,7 +423,7 @@ class LayerMaker(Maker):
         is_normed = self.inside is not None and self.inside.around is not None  # by a norm that may not be that of x
         return x if is_normed and self.offer.takes("memory") else None
 
-    def sized(self, rung: str, length: int, factor: float) -> Case:
+    def multiplied(self, rung: str, length: int, factor: float) -> Case:
         """Return a case whose x is multiplied by a factor; 0 makes all tokens equal, because zeros may mean padding."""
         case = self.case(rung, length, length, factor=factor or 1.0)
         assert case.given.x is not None
@@ -437,47 +447,52 @@ def can_choose_logits(request: Request) -> bool:
     return not request.positions and not request.scores and request.normalizer.exponential and bool(request.scale)
 
 
-def put_hidden_ahead(case: Case) -> Case:
+def with_largest_hidden(case: Case) -> Case:
     """Return the case with inputs that give chosen logits: `scale q k`, or `scale x W_q (x W_k)` in a layer."""
     given = case.given
     if given.x is not None:
-        return replace(case, given=replace(given, x=mark_x(case, given.x), arrays=pick_marks(given.arrays)))
+        return replace(
+            case, given=replace(given, x=mark_tokens(case, given.x), arrays=select_marked_columns(given.arrays))
+        )
     assert given.q is not None and given.k is not None and given.v is not None
     length = given.k.shape[2]
-    keys = fill_halves(length, SEEN, HIDDEN) / (case.recipe.rules.scale * given.q.shape[-1])
+    keys = make_halves(length, VISIBLE_LOGIT, HIDDEN_LOGIT) / (case.recipe.rules.scale * given.q.shape[-1])
     k = np.broadcast_to(keys, given.k.shape).copy()
     return replace(
-        case, given=replace(given, q=np.ones_like(given.q), k=k, v=given.v * fill_halves(length, 1.0, LARGER))
+        case, given=replace(given, q=np.ones_like(given.q), k=k, v=given.v * make_halves(length, 1.0, VALUE_FACTOR))
     )
 
 
-def fill_halves(length: int, first: float, second: float) -> Array:
+def make_halves(length: int, first: float, second: float) -> Array:
     """Return a column `[t 1]` with one number for the first half of the tokens and another for the second."""
     return np.where(np.arange(length) < length // 2, first, second)[:, None]
 
 
-def mark_x(case: Case, x: Array) -> Array:
+def mark_tokens(case: Case, x: Array) -> Array:
     """Put 1 into the first column of x, and the chosen logits, divided by the scale, into the second."""
     length, size = x.shape[1], case.given.arrays["W_q"].shape[1] // case.recipe.heads
-    x = x * fill_halves(length, 1.0, LARGER)
-    x[..., 0], x[..., 1] = 1.0, fill_halves(length, SEEN, HIDDEN)[:, 0] / (case.recipe.rules.scale * size)
+    x = x * make_halves(length, 1.0, VALUE_FACTOR)
+    x[..., 0], x[..., 1] = (
+        1.0,
+        make_halves(length, VISIBLE_LOGIT, HIDDEN_LOGIT)[:, 0] / (case.recipe.rules.scale * size),
+    )
     return x
 
 
-def pick_marks(arrays: Arrays) -> dict[str, Array]:
+def select_marked_columns(arrays: Arrays) -> dict[str, Array]:
     """Let queries be the first column of x, and keys the second."""
     chosen = {name: np.zeros_like(arrays[name]) for name in ("W_q", "W_k", "b_q", "b_k") if name in arrays}
     chosen["W_q"][0], chosen["W_k"][1] = 1.0, 1.0
     return dict(arrays) | chosen
 
 
-def half_hidden(rng: np.random.Generator, rows: int, keys: int, first: bool = False) -> Allowed:
+def make_half_hidden_mask(rng: np.random.Generator, rows: int, keys: int, shows_first_key: bool = False) -> Allowed:
     """Return a mask that hides the second half of the keys from every query, and part of the first half.
 
-    With `first`, every query also sees the first key, and so still sees one if other masks are added.
+    With `shows_first_key`, every query also sees the first key, and so still sees one if other masks are added.
     """
-    seen = rng.random((rows, keys)) < 0.6
-    seen[:, keys // 2 :] = False
-    seen[np.arange(rows), np.arange(rows) % (keys // 2)] = True
-    seen[:, 0] |= first
-    return Allowed(seen)
+    is_visible = rng.random((rows, keys)) < 0.6
+    is_visible[:, keys // 2 :] = False
+    is_visible[np.arange(rows), np.arange(rows) % (keys // 2)] = True
+    is_visible[:, 0] |= shows_first_key
+    return Allowed(is_visible)

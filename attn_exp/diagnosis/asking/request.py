@@ -1,6 +1,6 @@
 """Requests: what a function should compute, in terms of the settings of a run.
 
-`understood(["mask=causal", "layout=bthd"])` composes a configuration from the settings of a run, as for a run, and
+`parse_request(["mask=causal", "layout=bthd"])` composes a configuration from the settings of a run, as for a run, and
 returns a `Request` with its rules and with the settings in `HOW_CALLED`.
 """
 
@@ -83,12 +83,15 @@ class Request:
     tell: Callable[[str], None] | None = field(default=None, compare=False)
 
     def rules(self, size: int, rows: int, keys: int) -> Rules:
-        last = AllOf(self.masks).unpadded(keys) if self.align == "before_filler" else keys
-        offset = 0 if self.align == "top_left" else last - rows
         return Rules(
             scale=multiplier(self.scale, size), masks=self.masks, scores=self.scores, normalizer=self.normalizer,
-            offset=offset, bend_last=self.caps_last,
+            offset=self.find_offset(self.masks, rows, keys), bend_last=self.caps_last,
         )  # fmt: skip
+
+    def find_offset(self, masks: tuple[Mask, ...], rows: int, keys: int) -> int:
+        """Return how many keys come before the one at which the first query is, by `align`."""
+        key_count = AllOf(masks).unpadded(keys) if self.align == "before_filler" else keys
+        return 0 if self.align == "top_left" else key_count - rows
 
     @property
     def pads(self) -> bool:
@@ -100,13 +103,13 @@ class Request:
         return any(isinstance(mask, Causal) for mask in self.masks)
 
     @property
-    def said(self) -> frozenset[str]:
+    def names_typed(self) -> frozenset[str]:
         """The names of the settings that the user typed: "head" for "head=3"."""
-        return names_of(self.typed)
+        return names_of_settings(self.typed)
 
     @property
-    def entries(self) -> int:
-        """The number of examples in a batch, if a padding mask lists one length for each."""
+    def batch(self) -> int:
+        """The number of examples in a batch, if a padding mask lists one length for each, else 1 or 0."""
         return max((int(np.size(getattr(mask, "lengths", ()))) for mask in self.masks), default=0)
 
     @property
@@ -117,27 +120,29 @@ class Request:
 def with_words(request: Request, words: str) -> Request:
     """Return the request with settings added, which replace those of the same name."""
     settings = {word.partition("=")[0]: word for word in (*sorted(request.typed), *words.split())}
-    how: dict[str, Any] = {name: settings.pop(name).partition("=")[2] for name in HOW_CALLED if name in settings}
-    return replace(request, **fields_of(list(settings.values())), **how)
+    calling_fields: dict[str, Any] = {
+        name: settings.pop(name).partition("=")[2] for name in HOW_CALLED if name in settings
+    }
+    return replace(request, **read_request_fields(list(settings.values())), **calling_fields)
 
 
-def names_of(settings: Iterable[str]) -> frozenset[str]:
+def names_of_settings(settings: Iterable[str]) -> frozenset[str]:
     return frozenset(setting.partition("=")[0].lstrip("+~") for setting in settings)
 
 
-def fields_of(settings: Sequence[str]) -> dict[str, Any]:
+def read_request_fields(settings: Sequence[str]) -> dict[str, Any]:
     """Return the fields of a request that the settings of a run determine.
 
     Raises:
         UserError: a check cannot use one of the settings.
     """
-    config, typed = settings_of(settings), names_of(settings)
-    if config.variant and "variant" in typed:
+    config, names_typed = compose_settings(settings), names_of_settings(settings)
+    if config.variant and "variant" in names_typed:
         raise UserError("a check compares one function with the definition; variant= belongs to a run")
     library, is_named = convention(config.convention), config.convention != "none"
-    from_config = masks(config.mask, config.mask_join, library.blocks, token_names(config))
+    config_masks = masks(config.mask, config.mask_join, library.blocks, token_names(config))
     return {
-        "masks": tuple(map(of_any_length, from_config)),
+        "masks": tuple(map(repeat_pattern, config_masks)),
         "scores": make_all("score", config.score),
         "positions": make_all("position", config.position),
         "normalizer": normalizer(config.normalizer),
@@ -149,14 +154,14 @@ def fields_of(settings: Sequence[str]) -> dict[str, Any]:
         "caps_last": library.caps_last,
         "leaks": is_named,
         "digits": np.finfo(library.softmax_dtype or "float64").nmant + 1,
-        "head": config.head if "head" in typed else None,
-        "kv_head": config.kv_head if "kv_head" in typed else None,
+        "head": config.head if "head" in names_typed else None,
+        "kv_head": config.kv_head if "kv_head" in names_typed else None,
         "seed": config.seed,
         "typed": frozenset(settings),
     }
 
 
-def understood(words: Sequence[str]) -> Request:
+def parse_request(words: Sequence[str]) -> Request:
     """Parse arguments into a request: the settings of a run, and how the function expects its arrays.
 
     Raises:
@@ -164,15 +169,15 @@ def understood(words: Sequence[str]) -> Request:
     """
     if any(word.startswith("timeout=") for word in words):
         raise UserError("timeout= works only in the command attn-exp check: in Python, nothing can stop your function")
-    how: dict[str, Any] = {name: value for name, _, value in (word.partition("=") for word in words)
+    calling_fields: dict[str, Any] = {name: value for name, _, value in (word.partition("=") for word in words)
                            if name in HOW_CALLED}  # fmt: skip
-    ignored = ",".join(word.removeprefix(IGNORE).strip("[]()") for word in words if word.startswith(IGNORE))
-    how["ignore"] = tuple(filter(None, (name.strip(" '\"") for name in ignored.split(","))))
+    names_to_ignore = ",".join(word.removeprefix(IGNORE).strip("[]()") for word in words if word.startswith(IGNORE))
+    calling_fields["ignore"] = tuple(filter(None, (name.strip(" '\"") for name in names_to_ignore.split(","))))
     settings = [word for word in words if word.partition("=")[0] not in HOW_CALLED and not word.startswith(IGNORE)]
-    return Request(**fields_of(settings), **how)
+    return Request(**read_request_fields(settings), **calling_fields)
 
 
-def settings_of(words: Sequence[str]) -> Config:
+def compose_settings(words: Sequence[str]) -> Config:
     """Compose the configuration from arguments; cache it unless plugins, the environment or files can change it.
 
     Composing takes half as long as a whole check.
@@ -223,11 +228,11 @@ def token_names(config: Config) -> Sequence[str]:
     return config.embeddings.tokens if isinstance(config.embeddings.tokens, tuple) else ()
 
 
-def of_any_length(mask: Mask) -> Mask:
+def repeat_pattern(mask: Mask) -> Mask:
     """Turn a mask that lists key positions into one that repeats the list for any number of keys."""
     if isinstance(mask, AnyOf):
-        return replace(mask, masks=tuple(map(of_any_length, mask.masks)))
+        return replace(mask, masks=tuple(map(repeat_pattern, mask.masks)))
     if not isinstance(mask, Holes) or not mask.kept:
         return mask
-    visible = mask.kept.index(True) if any(mask.kept) else 0  # a single token must see itself
-    return Filler((*mask.kept[visible:], *mask.kept[:visible]))
+    first_visible = mask.kept.index(True) if any(mask.kept) else 0  # a single token must see itself
+    return Filler((*mask.kept[first_visible:], *mask.kept[:first_visible]))

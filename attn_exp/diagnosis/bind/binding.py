@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array, Shape
-from attn_exp.diagnosis.asking.libraries import library, parts_of
+from attn_exp.diagnosis.asking.libraries import collect_arrays, load_library
 from attn_exp.diagnosis.asking.names import every_parameter, parameters_of
 from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.bind.arguments import (
@@ -255,7 +255,7 @@ def try_call(
     request: Request,
 ) -> Layer:  # fmt: skip
     """Build the layer, call it once with random inputs, and return it; any exception means that this call failed."""
-    runner, backend = make_runner(plan, wide=attempt.wide), library(plan.library)
+    runner, backend = make_runner(plan, wide=attempt.wide), load_library(plan.library)
     if "memory" in attempt.more:
         roles = {role: arguments.keywords[role] for role in memory_roles(arguments)}
         arguments = replace(arguments, arrays={**arguments.arrays, **roles})
@@ -273,7 +273,7 @@ def try_call(
     example = {role: rng.standard_normal(shape_of(letters, fixed_sizes, role)) for role, letters in axes.items()}
     with held(), warnings.catch_warnings(action="ignore"):
         output = call({role: convert(array) for role, array in example.items()}, {})
-        if set(arguments.required) & set(MASKS) and all(map(is_nan, parts_of(output).values())):
+        if set(arguments.required) & set(MASKS) and all(map(is_nan, collect_arrays(output).values())):
             raise ValueError("the answer is NaN")  # every key is hidden
         runner.finish()
     return Layer(

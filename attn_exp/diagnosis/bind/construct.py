@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp.diagnosis.asking.libraries import library as library_by_name
+from attn_exp.diagnosis.asking.libraries import load_library as library_by_name
 from attn_exp.diagnosis.asking.names import every_parameter, is_required, is_starred, plain, side_of_name, source_of
 from attn_exp.diagnosis.bind.sizes import (
     CONFIG,

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.asking.libraries import Library, library, library_of
+from attn_exp.diagnosis.asking.libraries import Library, library_of, load_library
 from attn_exp.diagnosis.asking.names import (
     every_parameter,
     is_required,
@@ -242,7 +242,7 @@ def layer_of_factory(
     first = next(iter(inputs.values()))
     layer_library = library_of_kind(kind_of(function), function) if kind_of(function) != "plain" else ""
     name, dtype = layer_library or library_of(first), str(first.dtype).removeprefix("torch.")
-    backend = library(name)
+    backend = load_library(name)
     passes_names = fixed or all(role in arguments.arrays for role in inputs)
     keyword, polarity = mask_option(factory, options.get("mask"))
     mask_roles = {name: role for role, name in arguments.keywords.items() if role in MASKS and role != "memory_mask"}

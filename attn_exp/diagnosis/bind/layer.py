@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array, Shape
-from attn_exp.diagnosis.asking.libraries import library, wanted
+from attn_exp.diagnosis.asking.libraries import list_likely_libraries, load_library
 from attn_exp.diagnosis.asking.names import every_parameter, plain, source_with_helpers
 from attn_exp.diagnosis.bind.construct import build, constructor_arguments, run_foreign
 from attn_exp.diagnosis.bind.sizes import Sizes, modules_of
@@ -131,7 +131,7 @@ def kind_of(thing: Any) -> str:
 def library_of_kind(kind: str, layer: Any) -> str:
     """Return the library of a layer's arrays: `numpy`, `torch` or `jax`."""
     backend = str(sys.modules["keras"].backend.backend()) if kind == "keras" else ""
-    return {"keras": backend, "torch": "torch", "plain": ""}.get(kind, "jax") or wanted(layer)[0]
+    return {"keras": backend, "torch": "torch", "plain": ""}.get(kind, "jax") or list_likely_libraries(layer)[0]
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ def plan_build(owner: Any, method: str, sizes: Sizes | None, seed: int) -> Build
     is_class = inspect.isclass(owner)
     arguments = constructor_arguments(owner, sizes, name) if is_class and sizes is not None else {}
     if is_class and kind == "keras" and any(one.kind is one.VAR_KEYWORD for one in every_parameter(owner, "")):
-        arguments["dtype"] = library(name).widest
+        arguments["dtype"] = load_library(name).widest
     return BuildPlan(kind, name, owner, arguments, is_class, method, seed)
 
 
@@ -277,7 +277,7 @@ def prepare_jax(target: Any, is_new: bool, _wide: bool) -> Any:
 
 def widen_tree(tree: Any, is_new: bool) -> Any:
     """Convert the floating-point arrays of a tree to the widest type, and fill them if the layer was built here."""
-    jax, backend = sys.modules["jax"], library("jax")
+    jax, backend = sys.modules["jax"], load_library("jax")
     indices = count()
 
     def change(leaf: Any) -> Any:

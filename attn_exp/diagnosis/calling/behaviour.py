@@ -22,11 +22,11 @@ from attn_exp.diagnosis.asking.case import (
     Case,
     differs,
     expected,
-    other_data,
+    make_other_data,
     same_answer,
     same_numbers,
 )
-from attn_exp.diagnosis.asking.libraries import DIGITS, module_of, parts_of
+from attn_exp.diagnosis.asking.libraries import DIGITS, collect_arrays, module_of
 from attn_exp.diagnosis.asking.offer import at_of
 from attn_exp.diagnosis.calling.call import Caller
 from attn_exp.errors import first_line
@@ -194,7 +194,7 @@ def change_memory_order(value: Any) -> Any:
 
 
 def check_threads(caller: Caller, case: Case, digits: int) -> Found:
-    cases = [case, other_data(case)] * 4
+    cases = [case, make_other_data(case)] * 4
     alone = [caller(case) for case in cases[:2]] * 4
     # start both threads before the first call, so that nothing the function does to Python can prevent a start
     with ThreadPoolExecutor(2, initializer=Barrier(2, timeout=THREAD_TIMEOUT).wait) as pool:
@@ -216,7 +216,7 @@ def check_answer_kept(caller: Caller, case: Case, _digits: int) -> Found:
             returned = caller.call(caller.arguments(case))
             before = caller.read(returned, case).output
             for _ in range(LATER_CALLS):
-                caller(other_data(case))
+                caller(make_other_data(case))
             after = caller.read(returned, case).output
     except Exception:
         return Finding(rung, ABSENT), ""
@@ -225,7 +225,7 @@ def check_answer_kept(caller: Caller, case: Case, _digits: int) -> Found:
 
 def check_same_address(caller: Caller, case: Case, digits: int) -> Found:
     """Overwrite the inputs in place: a function that caches by address returns its old answer."""
-    rung, new_case = "fresh data at the same address", other_data(case)
+    rung, new_case = "fresh data at the same address", make_other_data(case)
     arguments, new_arguments = caller.arguments(case), caller.arguments(new_case)
     copied_arguments = caller.arguments(case)  # the same numbers at another address
     if caller.library.name == "jax":
@@ -313,7 +313,7 @@ def are_gradients_right(caller: Caller, case: Case) -> bool | None:
     inputs = [arguments[side].clone().requires_grad_() for side in sides]
 
     def output_of(*changed: Any) -> Any:
-        parts = parts_of(caller.call(arguments | dict(zip(sides, changed, strict=True))))
+        parts = collect_arrays(caller.call(arguments | dict(zip(sides, changed, strict=True))))
         return parts[caller.part] if caller.part in parts else next(iter(parts.values()))
 
     output = output_of(*inputs)

@@ -21,7 +21,7 @@ import numpy as np
 from attn_exp.arrays import Array, Shape
 from attn_exp.diagnosis.asking.case import Answer, Case, expected
 from attn_exp.diagnosis.asking.jaxprs import trace_call
-from attn_exp.diagnosis.asking.libraries import Library, NoNumbersError, numbers_of, parts_of
+from attn_exp.diagnosis.asking.libraries import Library, NoNumbersError, collect_arrays, read_outputs
 from attn_exp.diagnosis.asking.names import plain
 from attn_exp.diagnosis.asking.offer import (
     MASKINGS,
@@ -178,7 +178,7 @@ class Caller:
         if names_parameter(str(error), requested):
             return True
         with suppress(Exception), held():
-            return isinstance(error, ValueError | AssertionError) and bool(parts_of(self.call(required)))
+            return isinstance(error, ValueError | AssertionError) and bool(collect_arrays(self.call(required)))
         return False
 
     def arguments(self, case: Case) -> dict[str, Any]:
@@ -209,7 +209,7 @@ class Caller:
     def returned(self, case: Case) -> dict[str, Array]:
         try:
             with held(), np.errstate(all="ignore"):
-                return numbers_of(self.call(self.arguments(case)), self.library, MOST_NUMBERS * 4)[0]
+                return read_outputs(self.call(self.arguments(case)), self.library, MOST_NUMBERS * 4)[0]
         except (Exception, LeftError):
             return {}
 
@@ -232,7 +232,7 @@ class Caller:
         """
         at = at_of(case)
         most = MOST_NUMBERS + 4 * at.batch * at.heads * at.rows * (at.keys + at.size + at.width)
-        return numbers_of(returned, self.library, most, self.part)
+        return read_outputs(returned, self.library, most, self.part)
 
     def convert_answer(self, arrays: dict[str, Array], dtype: str, case: Case) -> Answer:
         name, *others = arrays

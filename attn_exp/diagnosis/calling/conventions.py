@@ -28,7 +28,7 @@ from attn_exp.diagnosis.asking.offer import ADDED, MASKINGS, PADDINGS, attribute
 from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.calling.call import Bound, Caller
 from attn_exp.diagnosis.calling.ways_to_call import cases, has_right_shape, is_near, of_kept_queries, rounded
-from attn_exp.diagnosis.recipes.candidates import Change, gives, other_settings, words_of_windows
+from attn_exp.diagnosis.recipes.candidates import Change, list_other_settings, reproduces, window_settings
 from attn_exp.experiment.verdict import Verdict
 from attn_exp.forms import steps
 from attn_exp.forms.pipeline import At, Recipe, Step
@@ -58,20 +58,20 @@ Ways = Sequence[tuple[Caller, Case]]
 
 def are_open(request: Request, kind: str = "convention") -> bool:
     """Return whether the user left the settings of a kind open, so that others may be assumed."""
-    return not request.as_typed and not {name.partition(".")[0] for name in request.said} & set(RULES[kind])
+    return not request.as_typed and not {name.partition(".")[0] for name in request.names_typed} & set(RULES[kind])
 
 
 def find_settings(caller: Caller, case: Case, answer: Answer, digits: int) -> list[str]:
     """Return the settings, such as "mask=causal", under which an answer would be right."""
     known = [(settings, change(case.recipe)) for settings, change in list_assumable_settings(caller, case)]
     possible = [*known, *list_other_widths(caller, case.recipe)]
-    fitting = [settings for settings, recipe in possible if gives(recipe, case, answer, digits)]
+    fitting = [settings for settings, recipe in possible if reproduces(recipe, case, answer, digits)]
     return [*fitting, *(f"{words} {BOTTOM_RIGHT}" for words in fitting if "mask=" in words and caller.offer.core)]
 
 
 def list_other_widths(caller: Caller, recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     """Yield windows wider than the default, with their recipes, if the user did not set a width."""
-    is_set = takes_window(caller) or any(setting.startswith("mask.window") for setting in caller.request.said)
+    is_set = takes_window(caller) or any(setting.startswith("mask.window") for setting in caller.request.names_typed)
     for left in range(2, SHOWN + 1) if not (is_set or caller.request.as_typed) else ():
         masks = tuple(replace(mask, left=left) if isinstance(mask, Window) else mask for mask in recipe.rules.masks)
         if masks != recipe.rules.masks:
@@ -95,13 +95,13 @@ def of_heads_inside(caller: Caller, case: Case) -> Iterator[tuple[str, Recipe]]:
 def find_width(settings: str, case: Case, answer: Answer, digits: int) -> str:
     """Return the settings with the true window size, as a longer case reveals it, or unchanged if it reveals none."""
     widest = f"mask.window.left={SHOWN}"
-    ambiguous = next((known for known in (*words_of_windows(SHOWN), widest, CAUSAL) if known in settings), "")
-    if not ambiguous or gives(case.recipe, case, answer, digits):
+    ambiguous = next((known for known in (*window_settings(SHOWN), widest, CAUSAL) if known in settings), "")
+    if not ambiguous or reproduces(case.recipe, case, answer, digits):
         return settings
     others = tuple(mask for mask in case.recipe.rules.masks if not isinstance(mask, Causal | Window))
     for left in range(SHOWN, case.given.keys):
-        for window, masks in words_of_windows(left).items():
-            if gives(case.recipe.with_rules(masks=(*others, *masks)), case, answer, digits):
+        for window, masks in window_settings(left).items():
+            if reproduces(case.recipe.with_rules(masks=(*others, *masks)), case, answer, digits):
                 return settings.replace(ambiguous, f"mask.window.left={left}" if ambiguous == widest else window)
     return settings
 
@@ -117,7 +117,7 @@ def list_assumable_settings(caller: Caller, case: Case) -> list[tuple[str, Recip
 
     Most ALiBi code has the paper's slopes only if the number of heads is a power of 2, so the check may use 4 heads.
     """
-    single = [(settings, change) for settings, change in other_settings(case.recipe) if is_meant(settings, caller)]
+    single = [(settings, change) for settings, change in list_other_settings(case.recipe) if is_meant(settings, caller)]
     if case.recipe.heads & (case.recipe.heads - 1):
         single += [(f"{settings} {TWO_TO_THE}", together(change, sloped(up_to_8))) for settings, change in single
                    if settings == "score=alibi"]  # fmt: skip
@@ -279,7 +279,7 @@ def choose_format(caller: Caller, role: str, formats: Ways, is_answering: bool) 
     for other, case in formats:
         answer = of_kept_queries(other, case, other(case))
         is_added = "added" in (other.masking.kind, other.padding.kind)
-        if is_right_or_inverted(other, case, answer) and not (is_added and "convention" in other.request.said):
+        if is_right_or_inverted(other, case, answer) and not (is_added and "convention" in other.request.names_typed):
             return as_ones_and_zeros(other, role, case)
         if answer.output is not None:
             (answering if has_right_shape(answer, case) else misshapen).append(other)

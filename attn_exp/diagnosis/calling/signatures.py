@@ -16,20 +16,20 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from attn_exp.diagnosis.asking.libraries import beside, join, library_of
+from attn_exp.diagnosis.asking.libraries import convert_like, join, library_of
 from attn_exp.diagnosis.asking.names import (
     BIAS_WORDS,
     CORE,
     WEIGHT_WORDS,
     biases_of,
+    find_roles,
     is_required,
     is_starred,
     parameters_of,
-    roles_taken,
     side_of_name,
     source_with_helpers,
 )
-from attn_exp.diagnosis.asking.offer import KEYS, WINDOWS, Offer, WindowCount, plain_default
+from attn_exp.diagnosis.asking.offer import KEYS_WITH_OWN, WINDOWS, Offer, WindowCount, plain_default
 from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.bind.arguments import ROTARY, Neutral, role_of_argument
 from attn_exp.diagnosis.bind.binding import convert_value
@@ -104,7 +104,7 @@ class Adapter:
         known = {role: given.pop(hidden_name(role)) for role in roles}
         arrays = {name: known[source] if isinstance(source, str) else source(known, at)
                   for name, source in self.arrays.sources.items()}  # fmt: skip
-        convert = partial(beside, x=known[roles[0]])  # to the library and dtype of the first array
+        convert = partial(convert_like, x=known[roles[0]])  # to the library and dtype of the first array
         neutral = self.neutral_values(at, positions, library_of(known[roles[0]]))
         return arrays | {name: convert_value(value, convert) for name, value in neutral.items()} | given
 
@@ -139,7 +139,7 @@ def read_signature(function: Any, name: str, request: Request) -> Iterator[Bound
         UncalledError: the names do not tell which arguments are the arrays, or what a required argument means.
     """
     parameters, places = open_containers(function, parameters_of(function, name))
-    roles = roles_taken(parameters)
+    roles = find_roles(parameters)
     for arrays in arrays_by_names(parameters, name):
         others = [parameter for parameter in parameters
                   if parameter.name not in arrays.sources and not is_starred(parameter)]  # fmt: skip
@@ -169,7 +169,7 @@ def bind(
                 if not is_required(parameter)}  # fmt: skip
     core = set(CORE) <= set(arrays.roles)
     said = ", ".join(filter(None, (arrays.said, *(f"{name}=..." for name in adapter.neutral))))
-    counted = counted or (KEYS if "window" in passed and is_number(passed["window"]) else None)
+    counted = counted or (KEYS_WITH_OWN if "window" in passed and is_number(passed["window"]) else None)
     offer = Offer(core, {}, (), defaults, said, only_if_right=arrays.only_if_right, counted=counted)
     own_names = {source: name for name, source in arrays.sources.items() if isinstance(source, str)}
     if not adapter.neutral and not adapter.places and len(own_names) == len(arrays.sources):

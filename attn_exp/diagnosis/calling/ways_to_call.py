@@ -19,23 +19,23 @@ import numpy as np
 
 from attn_exp.arrays import Array, Shape
 from attn_exp.diagnosis.asking.case import Answer, Asked, Case, Seen, differs, expected, predicted
-from attn_exp.diagnosis.asking.libraries import DIGITS, DTYPES, Library, library, wanted
+from attn_exp.diagnosis.asking.libraries import DIGITS, DTYPES, Library, list_likely_libraries, load_library
 from attn_exp.diagnosis.asking.offer import (
     AXES,
-    KEYS,
-    KNOWN,
+    KEYS_WITH_OWN,
+    KNOWN_LAYOUTS,
     LAYOUTS,
     MASKINGS,
     PADDINGS,
-    RARE,
-    WIDE,
+    RARE_LAYOUTS,
+    WIDE_LAYOUT,
     WINDOWS,
     Offer,
     at_of,
     attribute_of,
     cuts_heads,
+    find_visible_keys,
     has_heads,
-    kept_by,
     layouts_of_answer,
 )
 from attn_exp.diagnosis.asking.questions import PADDED, SIZE, core_cases, layer_cases
@@ -103,9 +103,9 @@ class Tried:
 def ways(own: OwnFunction, request: Request, function: Bound) -> Iterator[Tried]:
     """Call a function with each library and layout that it may expect, in every dtype until it accepts one."""
     with unreadable(own.name):
-        names = (request.takes,) if request.takes else wanted(function.origin)
+        names = (request.takes,) if request.takes else list_likely_libraries(function.origin)
     for name in names:
-        arrays = library(name, request.device)
+        arrays = load_library(name, request.device)
         for layout in layouts(request, function.offer, function):
             yield from try_dtypes(function, Caller(function.call, function.offer, arrays, request, layout))
 
@@ -173,22 +173,22 @@ def layouts(request: Request, offer: Offer, function: Bound) -> Sequence[str]:
     Raises:
         UserError: the requested layout does not exist, or functions of x cannot have it.
     """
-    if request.layout and request.layout not in KNOWN:
-        raise UserError(unknown(request.layout, KNOWN, "layout"))
+    if request.layout and request.layout not in KNOWN_LAYOUTS:
+        raise UserError(unknown(request.layout, KNOWN_LAYOUTS, "layout"))
     if not offer.core:
         if request.layout.startswith("tb") and function.inside is None:
             raise UserError(f"layout={request.layout}: functions of x take [b t m] or [t m]; write a factory")
-        has_batch = function.inside is not None or request.entries > 1 or request.layout == "bhtd"
+        has_batch = function.inside is not None or request.batch > 1 or request.layout == "bhtd"
         return ("bhtd",) if has_batch else ("td", "bhtd")
     if request.layout:
         return (request.layout,)
     has_many_heads = request.kv_head is not None or (request.head or 1) > 1
-    unfit = ("htd", "td") if request.entries > 1 else ("td",) if has_many_heads else ()
-    usual = [layout for layout in LAYOUTS if layout not in (WIDE, *unfit)]
+    unfit = ("htd", "td") if request.batch > 1 else ("td",) if has_many_heads else ()
+    usual = [layout for layout in LAYOUTS if layout not in (WIDE_LAYOUT, *unfit)]
     has_batch = offer.takes("lengths") or offer.takes("padding") or bool(offer.said)
     if has_batch and "htd" in usual:  # a batch, but maybe no heads
         usual.insert(usual.index("htd"), "btd")
-    return [WIDE, *usual] if offer.takes("heads") else usual
+    return [WIDE_LAYOUT, *usual] if offer.takes("heads") else usual
 
 
 def cases(caller: Caller, function: Bound, quick: bool) -> Iterator[Case]:
@@ -197,7 +197,7 @@ def cases(caller: Caller, function: Bound, quick: bool) -> Iterator[Case]:
         few = caller.library.name == "jax" and not is_half(caller)
         request = replace(caller.request, few=few)
         size = (caller.size_held or SIZE) if caller.is_made else 0
-        return core_cases(request, caller.offer, caller.layout, quick, returns=caller.returns, one_size=size)
+        return core_cases(request, caller.offer, caller.layout, quick, returns=caller.returns, only_head_size=size)
     return layer_cases(caller.request, caller.offer, quick, function.inside)
 
 
@@ -257,7 +257,7 @@ def hides_mistakes(tried: Tried, before: Sequence[Tried]) -> bool:
     if not tried.caller.offer.core or (has_heads(layout) and layout not in FEWER):
         return False
     accepted = (earlier.caller.layout for earlier in before if has_right_shape(earlier.answer, earlier.case))
-    return any(other not in FEWER for other in accepted) if layout in FEWER else WIDE in accepted
+    return any(other not in FEWER for other in accepted) if layout in FEWER else WIDE_LAYOUT in accepted
 
 
 def find_rare_layout(
@@ -267,11 +267,11 @@ def find_rare_layout(
 
     If a usual layout gave the right shape, the rare one must have as many axes, and a head axis if that layout has one.
     """
-    if request.entries > 1:
+    if request.batch > 1:
         return None
     usual = next((earlier.caller.layout for earlier in before if has_right_shape(earlier.answer, earlier.case)), "")
     needs_heads = request.kv_head is not None or (request.head or 1) > 1 or has_heads(usual)
-    rare = [layout for layout in RARE if len(layout) >= len(usual) and (has_heads(layout) or not needs_heads)]
+    rare = [layout for layout in RARE_LAYOUTS if len(layout) >= len(usual) and (has_heads(layout) or not needs_heads)]
     for function, layout in product((function for function in functions if function.offer.core), rare):
         for attempt in ways(own, replace(request, layout=layout), function):
             for reading in (attempt, *other_readings(attempt)):
@@ -361,7 +361,7 @@ def of_kept_queries(caller: Caller, case: Case, answer: Answer) -> Answer:
     right, at = expected(case), at_of(case)
     if at.rows != at.keys or answer.output.shape != right["output"].shape:
         return answer
-    kept = kept_by(padding, at).reshape(at.batch, *(1,) * (answer.output.ndim - len("btm")), at.rows)
+    kept = find_visible_keys(padding, at).reshape(at.batch, *(1,) * (answer.output.ndim - len("btm")), at.rows)
     patched = replace(answer, output=np.where(kept[..., None], answer.output, right["output"]))
     return patched if is_near(caller, patched, right) else answer
 
@@ -408,7 +408,7 @@ def with_its_window(caller: Caller, function: Bound) -> Caller:
 
 def find_window_case(caller: Caller, function: Bound) -> Case | None:
     """Return the first case with a window on both sides, or on one, depending on how the caller counts keys."""
-    both_sides = (caller.offer.counted or KEYS).both_sides
+    both_sides = (caller.offer.counted or KEYS_WITH_OWN).both_sides
     windows = ((case, mask) for case in cases(caller, function, quick=True) for mask in case.recipe.rules.masks
                if isinstance(mask, Window))  # fmt: skip
     fitting = (case for case, window in windows if (window.left == window.right) is both_sides)

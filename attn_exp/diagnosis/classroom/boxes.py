@@ -1,14 +1,15 @@
 """A worksheet box: one stage of a person's computation, with the cells that were filled in and their precision.
 
-`read_cells` turns a string, file or array into `Cells`: numbers with the precision in which each is written, and the
-row and column names of a table. `box` places these in the array of a stage; `Box.misses` compares them with a result.
+1. `read_cells` turns a string, file or array into `Cells`: numbers, the precision in which each is written, and the row
+   and column names of a table. The string `[[0.4,],[1,0]]` gives the values 0.4, NaN, 1 and 0.
+2. `make_box` places these in the full array of a stage, and `Box.misses` compares them with a result.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -41,18 +42,19 @@ PASTED = re.compile(r"\[[\[\s]*(?:[-+.\d\u2212]|nan\b|inf\b)")
 class Box:
     """The given numbers of one stage, in the shape of the full array, NaN where none is given.
 
-    `halves` is the rounding tolerance of each number, and `own` the tolerance that its own digits imply. `names` are
-    the row and column names, and `note` describes how an ambiguous input was read. `moves` is how far each number may
-    have been rounded before later boxes used it: 0 where it is exactly right.
+    `tolerances` is by how much each number may differ from a result, and `own_tolerances` the same if only its own
+    digits counted: next to 0.25, the number 0.5 has 0.005 and 0.05. `names` are the row and column names, and `note`
+    describes how an ambiguous input was read. `roundings` is how far each number may have been rounded before later
+    boxes used it: 0 where it is exactly right. None stands for `tolerances`.
     """
 
     stage: str
     values: Array
-    halves: Array
-    own: Array
+    tolerances: Array
+    own_tolerances: Array
     names: tuple[tuple[str, ...], tuple[str, ...]]
     note: str = ""
-    moves: Array | None = None
+    roundings: Array | None = None
 
     @cached_property
     def given(self) -> Array:
@@ -65,7 +67,7 @@ class Box:
         return far if far.any() else None
 
     @property
-    def counted(self) -> str:
+    def count_text(self) -> str:
         count = int(self.given.sum())
         share = f"all {count} numbers" if count == self.values.size else f"{count} of {self.values.size} numbers"
         return f"{share}, read as {self.note}" if self.note else share
@@ -75,17 +77,23 @@ class Box:
         if array is None or array.shape != self.values.shape:
             return self.given
         with np.errstate(invalid="ignore"):
-            near = np.abs(self.values - array) <= self.halves * (1 + 1e-9) + widening
+            near = np.abs(self.values - array) <= self.tolerances * (1 + 1e-9) + widening
             if self.far is not None:
                 near |= (self.values == array) | (np.isneginf(array) & (self.values <= AS_GOOD_AS_MINUS_INFINITY))
         return np.asarray(self.given & ~near)
 
-    def write_like(self, index: Iterable[int], number: float) -> str:
-        half = float(self.halves[tuple(index)])
+    def format_number(self, index: Iterable[int], number: float) -> str:
+        half = float(self.tolerances[tuple(index)])
         digits = max(0, round(-np.log10(2 * half))) if half > 0 else 6
         return f"{number:.{digits}f}" if digits <= 6 else f"{number:.6g}"
 
-    def where(self, index: Iterable[int]) -> str:
+    def rearrange(self, move: Callable[[Array], Array]) -> Box:
+        """Return the box with its numbers at other places; `move` is applied to them and to their tolerances."""
+        values, tolerances, own_tolerances = map(move, (self.values, self.tolerances, self.own_tolerances))
+        return replace(self, values=values, tolerances=tolerances, own_tolerances=own_tolerances, roundings=None)
+
+    def name_cell(self, index: Iterable[int]) -> str:
+        """Name a cell by its index `[h r c]` or `[r c]`, such as "head 2, row she, key cat"."""
         *head, row, column = index
         rows, columns = self.names
         head_name = f"head {head[0] + 1}, " if head and self.values.shape[0] > 1 else ""
@@ -93,7 +101,7 @@ class Box:
         return f"{head_name}row {rows[row]}, {name}"
 
 
-def box(stage: str, cells: Cells, whole: Array, problem: Problem) -> Box:
+def make_box(stage: str, cells: Cells, whole: Array, problem: Problem) -> Box:
     """Place the given numbers of a stage in the full array `[h t s]`, `[h t d]` or `[t m]`.
 
     With several heads, a matrix is the first head, or all heads stacked vertically. Numbers that fit only when
@@ -106,11 +114,13 @@ def box(stage: str, cells: Cells, whole: Array, problem: Problem) -> Box:
     rows = problem.key_tokens if stage in "kv" else problem.tokens
     columns = problem.key_tokens if stage in KEYED else tuple(str(column + 1) for column in range(shape[2]))
     notes = list[str]()
-    if not has_room(cells.values.shape, shape) and has_room(cells.values.T.shape, shape) and cells.values.ndim == 2:
-        cells = Cells(cells.values.T, cells.halves.T, cells.own.T, cells.columns, cells.rows, cells.floor)
+    if not fits_into(cells.values.shape, shape) and fits_into(cells.values.T.shape, shape) and cells.values.ndim == 2:
+        cells = Cells(
+            cells.values.T, cells.tolerances.T, cells.own_tolerances.T, cells.columns, cells.rows, cells.dtype_error
+        )
         notes.append(TURNED)
     given = cells.values
-    if not has_room(given.shape, shape):
+    if not fits_into(given.shape, shape):
         per_head = f" for each of {shape[0]} heads" if shape[0] > 1 else ""
         raise UserError(
             f"answer.{stage} has shape {list(given.shape)}; "
@@ -118,65 +128,71 @@ def box(stage: str, cells: Cells, whole: Array, problem: Problem) -> Box:
         )
     if shape[0] > 1 and given.ndim == 2 and len(given) <= shape[1]:
         notes.append("the first head")
-    values, halves, own = (
-        spread(stage, array, shape, cells, (rows, columns)).reshape(whole.shape)
-        for array in (given, np.maximum(cells.halves, floor(cells)), np.maximum(cells.own, floor(cells)))
+    least = find_dtype_error(cells)
+    values, tolerances, own_tolerances = (
+        place_cells(stage, numbers, shape, cells, (rows, columns)).reshape(whole.shape)
+        for numbers in (given, np.maximum(cells.tolerances, least), np.maximum(cells.own_tolerances, least))
     )
-    return Box(stage, values, halves, own, (rows, columns), ", ".join(notes))
+    return Box(stage, values, tolerances, own_tolerances, (rows, columns), ", ".join(notes))
 
 
-def floor(cells: Cells) -> float:
-    """Return the rounding error of the dtype of the given numbers."""
+def find_dtype_error(cells: Cells) -> float:
+    """Return the rounding error, in their dtype, of the largest of the given numbers that is not as good as -inf."""
     finite = np.abs(cells.values[np.isfinite(cells.values)])
-    return float(cells.floor * finite[finite < -AS_GOOD_AS_MINUS_INFINITY].max(initial=1e-30))
+    return float(cells.dtype_error * finite[finite < -AS_GOOD_AS_MINUS_INFINITY].max(initial=1e-30))
 
 
-def has_room(given: Shape, shape: Shape) -> bool:
+def fits_into(shape: Shape, full_shape: Shape) -> bool:
     """Return whether numbers of one shape fill an array `[h r c]`, or fit into its first rows and columns."""
-    heads, rows, columns = shape
-    if len(given) == 3:
-        return given[0] == heads and given[1] <= rows and given[2] <= columns
-    if len(given) == 2:
-        return given[1] <= columns and (given[0] <= rows or given[0] == heads * rows)
-    return len(given) == 1 and given[0] <= columns
+    heads, rows, columns = full_shape
+    if len(shape) == 3:
+        return shape[0] == heads and shape[1] <= rows and shape[2] <= columns
+    if len(shape) == 2:
+        return shape[1] <= columns and (shape[0] <= rows or shape[0] == heads * rows)
+    return len(shape) == 1 and shape[0] <= columns
 
 
-def spread(
-    stage: str, part: Array, shape: Shape, cells: Cells, names: tuple[tuple[str, ...], tuple[str, ...]]
+def place_cells(
+    stage: str, numbers: Array, shape: Shape, cells: Cells, names: tuple[tuple[str, ...], tuple[str, ...]]
 ) -> Array:
-    """Write the given numbers into an array of NaN: numbers of all heads, all heads stacked, or only the first head."""
-    whole = np.full(shape, np.nan)
-    if part.ndim == 3:
-        whole[:, : part.shape[1], : part.shape[2]] = part
-        return whole
-    part = np.atleast_2d(part)
-    columns = find_places(cells.columns if stage in KEYED else (), names[1], part.shape[1], f"answer.{stage}: column")
-    if len(part) > shape[1]:
-        whole.reshape(-1, shape[2])[:, columns] = part
+    """Write numbers into an array of NaN: numbers of all heads, all heads stacked, or only the first head.
+
+    `numbers` are the values or the tolerances of `cells`, whose row and column names may say where they belong.
+    """
+    full = np.full(shape, np.nan)
+    if numbers.ndim == 3:
+        full[:, : numbers.shape[1], : numbers.shape[2]] = numbers
+        return full
+    numbers = np.atleast_2d(numbers)
+    columns = find_indices(
+        cells.columns if stage in KEYED else (), names[1], numbers.shape[1], f"answer.{stage}: column"
+    )
+    if len(numbers) > shape[1]:  # all heads stacked
+        full.reshape(-1, shape[2])[:, columns] = numbers
     else:
-        rows = find_places(cells.rows, names[0], len(part), f"answer.{stage}: row")
-        whole[0][np.ix_(rows, columns)] = part
-    return whole
+        rows = find_indices(cells.rows, names[0], len(numbers), f"answer.{stage}: row")
+        full[0][np.ix_(rows, columns)] = numbers
+    return full
 
 
-def find_places(given: tuple[str, ...], tokens: tuple[str, ...], count: int, what: str) -> list[int]:
+def find_indices(names: tuple[str, ...], tokens: tuple[str, ...], count: int, label: str) -> list[int]:
     """Return the index of each named row or column among the tokens; the first `count` indices if none is a token.
 
     Raises:
         UserError: only some of the names are tokens, or a name occurs too often.
     """
-    names, free = [name.lower() for name in given], dict[str, list[int]]()
-    for place, token in enumerate(tokens):
-        free.setdefault(token.lower(), []).append(place)
-    if not any(name in free for name in names):
+    lowercase_names, indices_of_token = [name.lower() for name in names], dict[str, list[int]]()
+    for index, token in enumerate(tokens):
+        indices_of_token.setdefault(token.lower(), []).append(index)
+    if not any(name in indices_of_token for name in lowercase_names):
         return list(range(count))
-    for original, name in zip(given, names, strict=True):
-        if name not in free:
-            raise UserError(f"{what} {original!r} is not a token; expected {', '.join(tokens)}")
-    for name, places in free.items():
-        if names.count(name) > len(places):
-            raise UserError(f"{what} {name!r} occurs more often here than among the tokens")
-    return [free[name].pop(0) for name in names]
+    for name in names:
+        if name.lower() not in indices_of_token:
+            raise UserError(f"{label} {name!r} is not a token; expected {', '.join(tokens)}")
+    for token, indices in indices_of_token.items():
+        if lowercase_names.count(token) > len(indices):
+            raise UserError(f"{label} {token!r} occurs more often here than among the tokens")
+    return [indices_of_token[name].pop(0) for name in lowercase_names]  # a repeated token takes its next index
 
 
 # Numbers from a person, typed or from a file: their values, their precision, and which were left out
@@ -186,16 +202,17 @@ def find_places(given: tuple[str, ...], tokens: tuple[str, ...], count: int, wha
 class Cells:
     """Numbers as the user gave them, NaN where a cell was left out, with row and column names if there are any.
 
-    `halves` is half a unit of the last decimal of each number, if all have as many decimals as the longest; `own` is
-    half a unit of the last decimal that the number has. `floor` is the rounding error of the dtype.
+    `tolerances` is half a unit of the last decimal of each number, if all have as many decimals as the longest;
+    `own_tolerances` is half a unit of the last decimal that the number has. `dtype_error` is the relative rounding
+    error of the dtype.
     """
 
     values: Array
-    halves: Array
-    own: Array
+    tolerances: Array
+    own_tolerances: Array
     rows: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
-    floor: float = float(np.finfo(np.float64).eps ** 0.75)
+    dtype_error: float = float(np.finfo(np.float64).eps ** 0.75)
 
 
 def read_cells(given: Any, key: str) -> Cells:
@@ -207,26 +224,24 @@ def read_cells(given: Any, key: str) -> Cells:
     if isinstance(given, str | Path):
         text = bare(str(given)).strip()
         if text.startswith("["):
-            return cells(parse_lists(text, key), key)
+            return parse_cells(parse_lists(text, key), key)
         words = text.replace(",", " ").split()  # a row of numbers may stand without brackets
         if words and all(map(NUMBER.fullmatch, words)) and not Path(text).is_file():
-            return cells(words, key)
-        return from_file(Path(text), key)
+            return parse_cells(words, key)
+        return read_file(Path(text), key)
     array = np.asarray(given)
-    if array.dtype.kind in "iuf":
-        return from_array(array, key)
-    return cells(to_strings(given), key)
+    return read_array(array, key) if array.dtype.kind in "iuf" else parse_cells(to_strings(given), key)
 
 
-def to_strings(given: Any) -> Any:
-    if isinstance(given, list | tuple | np.ndarray):
-        return [to_strings(item) for item in given]
-    return "" if given is None else str(given)
+def to_strings(numbers: Any) -> Any:
+    if isinstance(numbers, list | tuple | np.ndarray):
+        return [to_strings(item) for item in numbers]
+    return "" if numbers is None else str(numbers)
 
 
 def parse_lists(text: str, key: str) -> Any:
     """Parse bracketed text into nested lists of strings; a cell between two commas may be empty."""
-    text = re.sub(r"[^\[\],\s]+", lambda cell: json.dumps(plain(cell[0]) or "_"), text)  # quote each cell
+    text = re.sub(r"[^\[\],\s]+", lambda cell: json.dumps(clean_number(cell[0]) or "_"), text)  # quote each cell
     text = re.sub(r'(?<=["\]])(?=\s*\[)|(?<=")(?=\s+")|(?<=\])(?=\s*")', ",", text)  # add missing commas
     text = re.sub(r"(?<=[\[,])(?=\s*,)|(?<=,)(?=\s*\])", '""', text)  # fill empty cells
     try:
@@ -236,91 +251,91 @@ def parse_lists(text: str, key: str) -> Any:
         raise UserError(f"{shown}; expected rows, such as [[0.4,0.6],[1,0]]") from error
 
 
-def cells(given: Any, key: str) -> Cells:
+def parse_cells(texts: Any, key: str) -> Cells:
     """Convert nested lists of strings to numbers with their precision.
 
     Raises:
         UserError: a cell is not a number, no cell is, or rows have different lengths.
     """
-    shape = shape_of(given, key)
-    words = [plain(word) for word in np.array(given, dtype=object).ravel()]
-    for place, word in enumerate(words):
+    shape = find_shape(texts, key)
+    words = [clean_number(word) for word in np.array(texts, dtype=object).ravel()]
+    for index, word in enumerate(words):
         if not is_number(word):
-            where = ", ".join(str(int(index) + 1) for index in np.unravel_index(place, shape))
+            where = ", ".join(str(int(coordinate) + 1) for coordinate in np.unravel_index(index, shape))
             raise UserError(f"{key}: cell {where} holds {brief(word, 40)!r}, which is not a number")
     values = np.array([np.nan if word.lower() in NOT_GIVEN else float(word) for word in words])
     if not np.isfinite(values).any():
         raise UserError(f"{key}: no number is given")
-    shared, own = (halves(words, shared=shared).reshape(shape) for shared in (True, False))
-    return Cells(values.reshape(shape), shared, own)
+    tolerances, own_tolerances = (find_half_units(words, shared=shared).reshape(shape) for shared in (True, False))
+    return Cells(values.reshape(shape), tolerances, own_tolerances)
 
 
-def plain(word: str) -> str:
+def clean_number(word: str) -> str:
     """Return a number as written, but with an ASCII minus sign and without spaces and quotes."""
     return word.strip().strip("'\"").replace("\u2212", "-")
 
 
-def halves(words: Sequence[str], *, shared: bool) -> Array:
+def find_half_units(words: Sequence[str], *, shared: bool) -> Array:
     """Return half a unit of the last decimal of each number; `shared` as if all had as many decimals as the longest."""
     digits = {word: count_digits(word) for word in words if NUMBER.fullmatch(word)}
-    most = most_decimals([*digits.values()])
-    lasts = {
-        word: decimals - power if power is not None else most if shared else decimals
+    longest = most_decimals([*digits.values()])
+    last_decimals = {
+        word: decimals - power if power is not None else longest if shared else decimals
         for word, (decimals, power) in digits.items()
     }
-    return np.array([float(f"0.5e{-lasts[word]}") if word in lasts else 0.0 for word in words])
+    return np.array([float(f"0.5e{-last_decimals[word]}") if word in last_decimals else 0.0 for word in words])
 
 
-def shape_of(given: Any, key: str) -> Shape:
-    if not isinstance(given, list):
+def find_shape(texts: Any, key: str) -> Shape:
+    if not isinstance(texts, list):
         return ()
-    shapes = {shape_of(item, key) for item in given}
-    if not given or len(shapes) > 1:
-        lengths = ", ".join(str(len(item)) if isinstance(item, list) else "1" for item in given)
+    shapes = {find_shape(item, key) for item in texts}
+    if not texts or len(shapes) > 1:
+        lengths = ", ".join(str(len(item)) if isinstance(item, list) else "1" for item in texts)
         raise UserError(f"{key} is ragged: rows of {brief(lengths)} numbers; write null for missing numbers")
-    return (len(given), *shapes.pop())
+    return (len(texts), *shapes.pop())
 
 
-def from_array(array: Array, key: str) -> Cells:
+def read_array(array: Array, key: str) -> Cells:
     """Convert an array to cells, as if each number were written with all the digits that its dtype needs."""
     dtype = array.dtype if array.dtype.kind == "f" else np.dtype(np.float64)
-    return replace(cells(to_strings(np.atleast_1d(array)), key), floor=float(np.finfo(dtype).eps ** 0.75))
+    return replace(parse_cells(to_strings(np.atleast_1d(array)), key), dtype_error=float(np.finfo(dtype).eps ** 0.75))
 
 
-def from_file(path: Path, key: str) -> Cells:
+def read_file(path: Path, key: str) -> Cells:
     try:
         if path.suffix == ".npy":
             array = read_npy(path)
             if array.dtype.kind not in "iuf":
                 raise UserError(f"{key}={path}: expected an array of real numbers")
-            return from_array(array, key)
+            return read_array(array, key)
         text = machine.decoded(machine.read(path)).removeprefix("\ufeff")
-        pasted = bare(text).strip()
-        return cells(parse_lists(pasted, key), key) if PASTED.match(pasted) else table(text, key)
+        stripped = bare(text).strip()
+        return parse_cells(parse_lists(stripped, key), key) if PASTED.match(stripped) else read_table(text, key)
+    except UserError:
+        raise
     except Exception as error:  # reading a person's file may raise anything
-        if isinstance(error, UserError):
-            raise
         raise UserError(f"{key}={path}: cannot be read ({reason(error)})") from error
 
 
-def table(text: str, key: str) -> Cells:
+def read_table(text: str, key: str) -> Cells:
     """Read a CSV table that may have column names in its first row and row names in its first column."""
     lines = rows_of(re.sub(r"^[ \t]*#.*$", "", text, flags=re.MULTILINE), (COMMA, SEMICOLON, TAB, BLANK))
     rows = [row for row in lines if any(cell.strip() for cell in row)]
     if not rows:
         raise UserError(f"{key}: the file is empty")
-    head = rows[0] if names_columns(rows[0], rows[1:], key, is_number) else None
-    body = rows[1:] if head else rows
-    has_corner = head is not None and (not head[0].strip() or len(head) == len(body[0]) - 1)
+    header = rows[0] if names_columns(rows[0], rows[1:], key, is_number) else None
+    body = rows[1:] if header else rows
+    has_corner = header is not None and (not header[0].strip() or len(header) == len(body[0]) - 1)
     has_names = has_corner or all(not is_number(row[0]) and len(row) > 1 for row in body)
-    numbers = cells([list(row[has_names:]) for row in body], key)
+    numbers = parse_cells([list(row[has_names:]) for row in body], key)
     return replace(
         numbers,
         rows=tuple(row[0].strip() for row in body) if has_names else (),
-        columns=() if head is None else tuple(cell.strip() for cell in head[-numbers.values.shape[1] :]),
+        columns=() if header is None else tuple(cell.strip() for cell in header[-numbers.values.shape[1] :]),
     )
 
 
 def is_number(cell: str) -> bool:
-    word = plain(cell)
+    word = clean_number(cell)
     return bool(NUMBER.fullmatch(word) or INFINITE.fullmatch(word)) or word.lower() in NOT_GIVEN

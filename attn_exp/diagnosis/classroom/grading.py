@@ -1,7 +1,7 @@
 """Grade the numbers of a worksheet: which are right, follow from wrong ones, or are slips or named mistakes.
 
 In: the worksheet and a student's numbers by stage. Out: a `Grade`: the state of each cell, the points, and remarks.
-`judge` looks for one explanation of the whole sheet; without one, `by_hand.py` grades each box by itself. `sentence`
+`judge` looks for one explanation of the whole sheet; without one, `by_hand.py` grades each box by itself. `summarize`
 writes the summary.
 """
 
@@ -26,16 +26,16 @@ from attn_exp.diagnosis.classroom.by_hand import (
     Judge,
     Judged,
     Remark,
-    coarser,
-    own_halves,
-    sharpened,
+    find_coarser,
+    find_own_tolerances,
+    mark_exact,
     slip_text,
-    uncut,
+    undo_truncation,
 )
 from attn_exp.diagnosis.classroom.numbers import Numbers, equal_but_for_rounding
-from attn_exp.diagnosis.classroom.paper import Paper
-from attn_exp.diagnosis.classroom.worksheet import Sheet, agrees, part, transpose_sheet
-from attn_exp.diagnosis.recipes.candidates import explained, what_a_setting_computes
+from attn_exp.diagnosis.classroom.paper import Blank, Paper
+from attn_exp.diagnosis.classroom.worksheet import Sheet, agrees, get_stage, transpose_sheet
+from attn_exp.diagnosis.recipes.candidates import find_explanation, what_a_setting_computes
 from attn_exp.experiment.executing import STAGES
 
 RIGHT, FOLLOWS, WRONG, EMPTY, UNREADABLE = "right", "follows", "wrong", "empty", "unreadable"
@@ -44,7 +44,7 @@ SETTING, LAYOUT, CANNOT_BE_READ, COPIED, MISSING = "setting", "layout", "cannot 
 
 
 @dataclass(frozen=True)
-class Boxed:
+class BoxGrade:
     """A box, and how many of its cells are right, follow from earlier wrong cells, are wrong, empty or unreadable."""
 
     stage: str
@@ -59,18 +59,18 @@ class Boxed:
 class Grade:
     """The grade of one student's answers.
 
-    `points` counts cells that are right or follow from wrong ones, `most` all cells. `first_wrong` is the first wrong
-    stage; `mistakes` names the mistakes, or the setting, that give these numbers; `said` is the summary, and `remarks`
-    are its parts. `cells` contains the state of each cell `[h r c]` by stage, and `expected` the right numbers of boxes
-    with wrong cells.
+    `points` counts cells that are right or follow from wrong ones, and `most` all cells. `first_wrong` is the first
+    wrong stage, and `mistakes` names the mistakes, or the setting, that give these numbers. `summary` joins the texts
+    of the `remarks`. `cells` contains the state of each cell `[h r c]` by stage, and `expected` the right
+    numbers of boxes with wrong cells.
     """
 
-    boxes: tuple[Boxed, ...]
+    boxes: tuple[BoxGrade, ...]
     points: int
     most: int
     first_wrong: str = ""
     mistakes: tuple[str, ...] = ()
-    said: str = ""
+    summary: str = ""
     remarks: tuple[Remark, ...] = ()
     cells: Arrays = field(default_factory=dict, compare=False)
     expected: Arrays = field(default_factory=dict, compare=False)
@@ -89,11 +89,11 @@ def grade(
     rounded numbers in the boxes before it. `notes` are remarks on the file itself. `decimals` is the number of decimals
     with which each number is written, where known.
     """
-    sheet = sheet_with(paper, tuple(box for box in boxes_of(paper, answers, decimals or {}) if box.given.any()))
+    sheet = fill_sheet(paper, tuple(box for box in make_boxes(paper, answers, decimals or {}) if box.given.any()))
     with np.errstate(all="ignore"):  # a student may write any number
         judged = judge(paper, sheet)
     cells = {
-        blank.stage: cells_of(paper, sheet, judged, blank.stage, (unreadable or {}).get(blank.stage))
+        blank.stage: find_cell_states(blank, sheet, judged, (unreadable or {}).get(blank.stage))
         for blank in paper.blanks
     }
     remarks = (*judged.remarks, *notes)
@@ -105,14 +105,14 @@ def grade(
 
 def grade_cells(cells: Arrays, remarks: tuple[Remark, ...], expected: Arrays) -> Grade:
     boxes = tuple(
-        Boxed(stage, *(int((states == state).sum()) for state in (RIGHT, FOLLOWS, WRONG, EMPTY, UNREADABLE)))
+        BoxGrade(stage, *(int((states == state).sum()) for state in (RIGHT, FOLLOWS, WRONG, EMPTY, UNREADABLE)))
         for stage, states in cells.items()
     )
     points = sum(box.right + box.follows for box in boxes)
-    most = sum(states.size for states in cells.values())
-    first = next((box.stage for box in boxes if box.wrong), "")
-    names = tuple(dict.fromkeys(remark.name for remark in remarks if remark.name))
-    return Grade(boxes, points, most, first, names, sentence(remarks), remarks, cells, expected)
+    max_points = sum(states.size for states in cells.values())
+    first_wrong = next((box.stage for box in boxes if box.wrong), "")
+    mistake_names = tuple(dict.fromkeys(remark.name for remark in remarks if remark.name))
+    return Grade(boxes, points, max_points, first_wrong, mistake_names, summarize(remarks), remarks, cells, expected)
 
 
 @dataclass(frozen=True)
@@ -124,50 +124,52 @@ class Score:
     most: float
 
 
-def scores(grade: Grade, worth: Mapping[str, float]) -> tuple[Score, ...]:
-    """Return the points of each box: one per correct cell, or a share of the box's points in `worth`."""
-    found = []
+def score_boxes(grade: Grade, points_by_stage: Mapping[str, float]) -> tuple[Score, ...]:
+    """Return the points of each box: one per correct cell, or a share of the box's points in `points_by_stage`."""
+    scores = []
     for box in grade.boxes:
-        right = box.right + box.follows
-        cells = sum((box.right, box.follows, box.wrong, box.empty, box.unreadable))
-        most = worth.get(box.stage, float(cells))
-        found.append(Score(box.stage, most * right / cells if cells else 0.0, most))
-    return tuple(found)
+        points = box.right + box.follows
+        cell_count = sum((box.right, box.follows, box.wrong, box.empty, box.unreadable))
+        max_points = points_by_stage.get(box.stage, float(cell_count))
+        scores.append(Score(box.stage, max_points * points / cell_count if cell_count else 0.0, max_points))
+    return tuple(scores)
 
 
-def cells_of(paper: Paper, sheet: Sheet, judged: Judged, stage: str, unreadable: Array | None) -> Array:
-    shape = next(blank.right.shape for blank in paper.blanks if blank.stage == stage)
-    box = next((box for box in sheet.boxes if box.stage == stage), None)
-    states = np.full(shape, EMPTY, dtype="<U10")
+def find_cell_states(blank: Blank, sheet: Sheet, judged: Judged, unreadable: Array | None) -> Array:
+    """Return the state of each cell of a box `[h r c]`: "right", "follows", "wrong" and so on."""
+    box = next((box for box in sheet.boxes if box.stage == blank.stage), None)
+    states = np.full(blank.right.shape, EMPTY, dtype="<U10")
     if box is not None:
-        given, wrong, follows = (
-            array.reshape(shape) for array in (box.given, judged.wrong[stage], judged.follows[stage])
-        )
+        arrays = (box.given, judged.wrong[box.stage], judged.follows[box.stage])
+        given, wrong, follows = (array.reshape(states.shape) for array in arrays)
         states = np.where(~given, EMPTY, np.where(wrong, WRONG, np.where(follows, FOLLOWS, RIGHT))).astype("<U10")
     return states if unreadable is None else np.where(unreadable, UNREADABLE, states)
 
 
-def sheet_with(paper: Paper, boxes: tuple[Box, ...]) -> Sheet:
+def fill_sheet(paper: Paper, boxes: tuple[Box, ...]) -> Sheet:
     """Return the sheet with a student's boxes; the numbers of empty boxes are assumed to be written elsewhere."""
     empty = {blank.stage for blank in paper.blanks} - {box.stage for box in boxes if box.given.any()}
     return replace(paper.sheet, boxes=boxes, scratch=(*(paper.sheet.scratch or ()), *sorted(empty)))
 
 
-def boxes_of(paper: Paper, answers: Arrays, decimals: Arrays) -> Iterator[Box]:
+def make_boxes(paper: Paper, answers: Arrays, decimals: Arrays) -> Iterator[Box]:
     for blank in paper.blanks:
         if blank.stage in answers:
             values = answers[blank.stage].reshape(paper.exact[blank.stage].shape)
-            own = 0.5 * 10.0 ** -decimals[blank.stage] if blank.stage in decimals else own_halves(values)
-            halves = np.full(values.shape, paper.room(blank.stage))
-            box = Box(blank.stage, values, halves, own.reshape(values.shape), (blank.rows, blank.columns))
-            yield sharpened(box, paper.exact)
+            digits = decimals.get(blank.stage)
+            own_tolerances = (
+                find_own_tolerances(values) if digits is None else (0.5 * 10.0**-digits).reshape(values.shape)
+            )
+            tolerances = np.full(values.shape, paper.find_tolerance(blank.stage))
+            box = Box(blank.stage, values, tolerances, own_tolerances, (blank.rows, blank.columns))
+            yield mark_exact(box, paper.exact)
 
 
-def noted(texts: Sequence[str]) -> tuple[Remark, ...]:
+def make_unreadable_remarks(texts: Sequence[str]) -> tuple[Remark, ...]:
     return tuple(Remark("", CANNOT_BE_READ, text) for text in texts)
 
 
-def not_their_own(grade: Grade, whose: str) -> Grade:
+def reject_copied(grade: Grade, whose: str) -> Grade:
     cells = {stage: np.where(np.isin(states, (RIGHT, FOLLOWS)), WRONG, states) for stage, states in grade.cells.items()}
     return grade_cells(cells, (Remark("", COPIED, f"these are the numbers of {whose}'s sheet, not of this one"),), {})
 
@@ -184,22 +186,22 @@ def judge(paper: Paper, sheet: Sheet) -> Judged:
     """
     if not sheet.boxes or agrees(sheet, sheet.right):
         return grade_all_right(sheet)
-    for remark, other in written_otherwise(sheet, paper.digits):
-        if agrees(other, other.right):
+    for remark, other_sheet in list_notations(sheet, paper.digits):
+        if agrees(other_sheet, other_sheet.right):
             return grade_all_right(sheet, remark)
-    coarse = coarser(sheet, paper.digits)
-    base = sheet if coarse is None else coarse[1]
-    notation = () if coarse is None else (Remark("", WRITTEN, coarse[0]),)
-    plain_judge = Judge(base, paper.exact, paper.catalogue, paper.digits, plainly=True)
-    found = Numbers(base, lambda: paper.catalogue, kind="sheet").one_mistake()
-    if found is not None:
-        return replace(plain_judge.judged(), remarks=(*notation, *describe_mistakes(paper, base, found.names)))
-    by_boxes = Judge(base, paper.exact, paper.catalogue, paper.digits).judged()
-    by_boxes = replace(by_boxes, remarks=(*notation, *by_boxes.remarks))
-    if all(remark.kind != UNKNOWN for remark in by_boxes.remarks):
-        return by_boxes
-    remarks = explain_whole_sheet(paper, base)
-    return replace(plain_judge.judged(), remarks=(*notation, *remarks)) if remarks else by_boxes
+    # a sheet with too few decimals is graded at that precision; a remark says so
+    remark_text, sheet_to_grade = find_coarser(sheet, paper.digits) or ("", sheet)
+    notation = (Remark("", WRITTEN, remark_text),) if remark_text else ()
+    plain_judge = Judge(sheet_to_grade, paper.exact, paper.catalogue, paper.digits, without_remarks=True)
+    whole = Numbers(sheet_to_grade, lambda: paper.catalogue, kind="sheet").one_mistake()
+    if whole is not None:
+        return replace(plain_judge.grade(), remarks=(*notation, *describe_mistakes(paper, sheet_to_grade, whole.names)))
+    boxwise = Judge(sheet_to_grade, paper.exact, paper.catalogue, paper.digits).grade()
+    boxwise = replace(boxwise, remarks=(*notation, *boxwise.remarks))
+    if all(remark.kind != UNKNOWN for remark in boxwise.remarks):
+        return boxwise
+    remarks = explain_whole_sheet(paper, sheet_to_grade)
+    return replace(plain_judge.grade(), remarks=(*notation, *remarks)) if remarks else boxwise
 
 
 def grade_all_right(sheet: Sheet, *remarks: Remark) -> Judged:
@@ -207,14 +209,15 @@ def grade_all_right(sheet: Sheet, *remarks: Remark) -> Judged:
     return Judged(nothing, nothing, remarks)
 
 
-def written_otherwise(sheet: Sheet, digits: int) -> Iterator[tuple[Remark, Sheet]]:
-    coarse = coarser(sheet, digits)
+def list_notations(sheet: Sheet, digits: int) -> Iterator[tuple[Remark, Sheet]]:
+    """Yield the sheet with its numbers read in other ways, each with the remark to make if they are right that way."""
+    coarse = find_coarser(sheet, digits)
     if coarse is not None:
         yield Remark("", WRITTEN, coarse[0]), coarse[1]
-    yield Remark("", WRITTEN, CUT_TEXT), replace(sheet, boxes=tuple(map(uncut, sheet.boxes)))
-    other = transpose_sheet(sheet)
-    if other is not None:
-        yield Remark("", LAYOUT, "right, with tokens in columns"), other
+    yield Remark("", WRITTEN, CUT_TEXT), replace(sheet, boxes=tuple(map(undo_truncation, sheet.boxes)))
+    transposed = transpose_sheet(sheet)
+    if transposed is not None:
+        yield Remark("", LAYOUT, "right, with tokens in columns"), transposed
 
 
 def describe_mistakes(paper: Paper, sheet: Sheet, names: Sequence[str]) -> list[Remark]:
@@ -222,20 +225,22 @@ def describe_mistakes(paper: Paper, sheet: Sheet, names: Sequence[str]) -> list[
     remarks = []
     for name in names:
         mistake = mistakes.mistake(name)
-        stages = next((made.stages for made in paper.catalogue if made.candidate.names == (name,)), None)
+        predicted = next((one.stages for one in paper.catalogue if one.candidate.names == (name,)), None)
         changed = (
-            box.stage for box in sheet.boxes if not equal_but_for_rounding(part(stages, box), part(paper.exact, box))
+            box.stage
+            for box in sheet.boxes
+            if not equal_but_for_rounding(get_stage(predicted, box), get_stage(paper.exact, box))
         )
         remarks.append(Remark(next(changed, mistake.stage), MISTAKE, mistake.says, name, mistake.fix))
     return sorted(remarks, key=lambda remark: STAGES.index(remark.stage) if remark.stage in STAGES else len(STAGES))
 
 
 def explain_whole_sheet(paper: Paper, sheet: Sheet) -> tuple[Remark, ...]:
-    found = explained(Numbers(sheet, lambda: paper.catalogue, kind="sheet"))
+    """Return remarks on the mistakes or the setting that give all numbers of the sheet; none if nothing does."""
+    found = find_explanation(Numbers(sheet, lambda: paper.catalogue, kind="sheet"))
     if found.names:
-        remarks = list(describe_mistakes(paper, sheet, found.names))
-        if found.slip is not None:
-            slip = found.slip
+        remarks = describe_mistakes(paper, sheet, found.names)
+        if (slip := found.slip) is not None:
             remarks.append(Remark(slip.box.stage, SLIP, slip_text(slip.box, slip.cells, slip.expected)))
         if found.view.sheet is not sheet:
             remarks.append(Remark("", LAYOUT, "tokens in columns"))
@@ -246,33 +251,30 @@ def explain_whole_sheet(paper: Paper, sheet: Sheet) -> tuple[Remark, ...]:
 # In words
 
 
-def sentence(remarks: Sequence[Remark]) -> str:
+def summarize(remarks: Sequence[Remark]) -> str:
     """Return the summary: mistakes, slips, what is unexplained, then notation and what is missing."""
     copied = [remark.says for remark in remarks if remark.kind == COPIED]
     if copied:
         return copied[0]
     parts = list(dict.fromkeys(remark.says for remark in remarks if remark.kind in (MISTAKE, SETTING)))
-    slips = exchanged_once([remark for remark in remarks if remark.kind in (SLIP, EXCHANGED)])
-    if slips:
-        parts.append(describe_slips(slips, besides=bool(parts)))
-    unknown = [remark.stage for remark in remarks if remark.kind == UNKNOWN]
-    if unknown:
-        parts.append(f"no known mistake gives these numbers; {unknown[0]} is the first wrong stage")
+    slip_texts = drop_reversed_swaps([remark for remark in remarks if remark.kind in (SLIP, EXCHANGED)])
+    if slip_texts:
+        parts.append(describe_slips(slip_texts, has_mistake=bool(parts)))
+    unexplained = [remark.stage for remark in remarks if remark.kind == UNKNOWN]
+    if unexplained:
+        parts.append(f"no known mistake gives these numbers; {unexplained[0]} is the first wrong stage")
     parts += describe_notations(remarks)
-    unread = [remark.says for remark in remarks if remark.kind == CANNOT_BE_READ]
-    parts += [f"cannot be read: {'; '.join(unread)}"] if unread else []
+    unreadable = [remark.says for remark in remarks if remark.kind == CANNOT_BE_READ]
+    parts += [f"cannot be read: {'; '.join(unreadable)}"] if unreadable else []
     parts += [remark.says for remark in remarks if remark.kind == MISSING]
     return join_sentences(parts)
 
 
-def describe_slips(slips: Sequence[str], besides: bool) -> str:
-    """Return a phrase, or a sentence if the slips are made `besides` a mistake."""
-    noun = "slips" if len(slips) > 1 or "; " in slips[0] else "a slip"
-    return (
-        f"{noun.capitalize()} besides, with the mistake kept: {'; '.join(slips)}."
-        if besides
-        else f"{noun}: {'; '.join(slips)}"
-    )
+def describe_slips(slip_texts: Sequence[str], has_mistake: bool) -> str:
+    """Return a phrase, or a sentence if it follows a mistake; one text may list several cells, separated by "; "."""
+    text = "; ".join(slip_texts)
+    noun = "slips" if "; " in text else "a slip"
+    return f"{noun.capitalize()} besides, with the mistake kept: {text}." if has_mistake else f"{noun}: {text}"
 
 
 def describe_notations(remarks: Sequence[Remark]) -> list[str]:
@@ -287,12 +289,13 @@ def describe_notations(remarks: Sequence[Remark]) -> list[str]:
     return [f"{', '.join(stages)}: {text}" if stages else text for text, stages in stages_by_text.items()]
 
 
-def exchanged_once(remarks: Sequence[Remark]) -> list[str]:
+def drop_reversed_swaps(remarks: Sequence[Remark]) -> list[str]:
     """Leave out that k and q are swapped, because a remark says that q and k are."""
     reversed_pairs = [f"the boxes of {other} and {one} are swapped" for one, other in ("qk", "qv", "kv")]
     return [text for text in dict.fromkeys(remark.says for remark in remarks) if text not in reversed_pairs]
 
 
 def join_sentences(parts: Sequence[str]) -> str:
-    closed = [part if part.endswith(".") or place == len(parts) - 1 else f"{part}." for place, part in enumerate(parts)]
-    return " ".join(f"{part[:1].upper()}{part[1:]}" if place else part for place, part in enumerate(closed))
+    """Join phrases and sentences: each starts with a capital but the first, and ends with a period but the last."""
+    sentences = [part if part.endswith(".") else f"{part}." for part in parts[:-1]] + [*parts[-1:]]
+    return " ".join(f"{part[:1].upper()}{part[1:]}" if index else part for index, part in enumerate(sentences))

@@ -1,6 +1,6 @@
 """Explain numbers in the boxes of a worksheet: whether they are right, which recipe gives them, or where a slip is.
 
-In: the numbers of some stages, such as `{"weights": "[[0.4,0.6],[1,0]]"}`. Out: a verdict. `filled_in` reads the
+In: the numbers of some stages, such as `{"weights": "[[0.4,0.6],[1,0]]"}`. Out: a verdict. `read_sheet` reads the
 numbers, `catalogue` computes what every mistake would produce, and the methods of `Numbers` are the explanations that
 are tried, in the order of `OF_NUMBERS`.
 """
@@ -20,33 +20,33 @@ from attn_exp import mistakes
 from attn_exp.arrays import Array
 from attn_exp.config.schema import Config
 from attn_exp.diagnosis.asking.case import Case
-from attn_exp.diagnosis.classroom.boxes import Box, box, read_cells
+from attn_exp.diagnosis.classroom.boxes import Box, make_box, read_cells
 from attn_exp.diagnosis.classroom.worksheet import (
     Reading,
     Sheet,
     Slip,
-    after_slips,
     agrees,
-    by_own_digits,
-    every_slip,
-    gives,
-    is_slip,
+    are_slips,
+    check_row_sums,
+    describe_boxes,
+    find_slips,
+    get_stage,
+    list_slips,
     other_readings,
-    part,
-    slips_of,
-    stages,
-    sums,
+    reproduces,
+    run_recipe,
     transpose_sheet,
+    with_own_tolerances,
 )
 from attn_exp.diagnosis.judging.own_form import prepared_with_code
 from attn_exp.diagnosis.recipes.candidates import (
     Candidate,
     Explained,
     Explanation,
-    best,
-    every_mistake,
-    explained,
-    other_settings,
+    choose_best,
+    find_explanation,
+    list_mistakes,
+    list_other_settings,
     what_a_setting_computes,
     what_mistakes_compute,
 )
@@ -61,12 +61,12 @@ from attn_exp.problem.problem import Problem
 TOO_FEW = "something else: no known mistake explains it for certain; these numbers are too few, or have too few digits"
 MATRICES = 800
 """Number of `[h t s]` matrices in the stages of all mistakes, for the memory estimate."""
-SPARE = 5.0
+SPARE_BITS = 5.0
 """Bits required beyond those needed to choose an explanation: 1 in 32 then fits by chance."""
 
 
 @dataclass(frozen=True, eq=False)
-class Made:
+class Prediction:
     """A candidate with its recipe and the stages that it produces."""
 
     candidate: Candidate
@@ -80,11 +80,11 @@ def case_of(sheet: Sheet) -> Case:
 
 def candidates_of(sheet: Sheet) -> list[Candidate]:
     """Return the mistakes that a person can make; some are possible only in code."""
-    candidates = every_mistake([case_of(sheet)])
+    candidates = list_mistakes([case_of(sheet)])
     return [candidate for candidate in candidates if not mistakes.mistake(candidate.names[0]).of_code]
 
 
-def catalogue(sheet: Sheet) -> list[Made]:
+def catalogue(sheet: Sheet) -> list[Prediction]:
     """Compute what every mistake would produce for a sheet, whatever numbers are in its boxes.
 
     Raises:
@@ -95,19 +95,20 @@ def catalogue(sheet: Sheet) -> list[Made]:
     long_runs.refuse_too_large([long_runs.Need(needed, f"embeddings.tokens={rows}", purpose, "explain fewer tokens")])
     case = case_of(sheet)
     recipes = [(candidate, candidate.change(case)) for candidate in candidates_of(sheet)]
-    return [Made(candidate, recipe, stages(sheet, recipe)) for candidate, recipe in recipes]
+    return [Prediction(candidate, recipe, run_recipe(sheet, recipe)) for candidate, recipe in recipes]
 
 
 @dataclass(frozen=True, eq=False)
 class Numbers:
     """The boxes of a completed sheet.
 
-    `kind` is `numbers` (any numbers) or `sheet` (answers to a worksheet, whose layout is known). `known` returns what
-    every mistake would produce. `variants` are those of the run, by name.
+    `kind` is `numbers` (any numbers) or `sheet` (answers to a worksheet, whose layout is known). `catalogue` returns
+    what every mistake would produce. `variants` are those of the run, by name. The methods that return an `Explained`
+    are the explanations to try; None means that one does not fit.
     """
 
     sheet: Sheet
-    known: Callable[[], Sequence[Made]]
+    catalogue: Callable[[], Sequence[Prediction]]
     kind: str = "numbers"
     variants: Mapping[str, Settled] = field(default_factory=dict)
 
@@ -121,13 +122,13 @@ class Numbers:
     def views(self, first: bool) -> Iterator[Numbers]:
         """Yield ways to read the numbers: as written, transposed, or each with the precision of its own digits.
 
-        Only explanations of the `first` priority are tried on all of them.
+        Explanations of the `first` priority are tried on all of them. The others are tried on a worksheet as filled in,
+        or on the lenient sheets of any other numbers.
         """
         if self.kind == "sheet":
             sheets = self.layouts if first else self.layouts[:1]
         elif first:
-            sheets = [sheet for layout in self.layouts for sheet in (layout, self.lenient[layout])]
-            sheets = list(dict.fromkeys(sheets))
+            sheets = list(dict.fromkeys(sheet for pair in self.lenient.items() for sheet in pair))
         else:
             sheets = list(self.lenient.values())
         yield from (replace(self, sheet=sheet) for sheet in sheets)
@@ -139,11 +140,12 @@ class Numbers:
 
     @cached_property
     def lenient(self) -> dict[Sheet, Sheet]:
-        return {layout: by_own_digits(layout) for layout in self.layouts}
+        """For each layout, the sheet with the tolerances that the digits of each number imply."""
+        return {layout: with_own_tolerances(layout) for layout in self.layouts}
 
-    def as_asked(self) -> Explained | None:
-        reading = Reading(self.sheet, self.sheet.right, "")
-        return Explained(reading=reading) if agrees(reading.sheet, reading.recipe) else None
+    def as_requested(self) -> Explained | None:
+        is_right = agrees(self.sheet, self.sheet.right)
+        return Explained(reading=Reading(self.sheet, self.sheet.right, "")) if is_right else None
 
     def written_otherwise(self) -> Explained | None:
         reading = next(
@@ -152,7 +154,9 @@ class Numbers:
         return None if reading is None else Explained(reading=reading)
 
     def one_mistake(self) -> Explained | None:
-        return best([made.candidate for made in self.known() if gives(self.sheet, made.recipe, made.stages)])
+        return choose_best(
+            [one.candidate for one in self.catalogue() if reproduces(self.sheet, one.recipe, one.stages)]
+        )
 
     def setting_that_fits(self) -> Explained | None:
         """Return another variant of the run that reproduces the numbers, or else the first setting that does."""
@@ -162,66 +166,64 @@ class Numbers:
                 continue
             if follows_steps(settled, problem) and agrees(Sheet(settled, problem, sheet.boxes), right(settled)):
                 return Explained(setting=f"variant=[{name}]")
-        settings = []
+        candidates = []
         if problem.q is not None:
             usual_scale = (problem.q.shape[-1] // sheet.settled.head) ** -0.5
             if sheet.settled.multiplier != usual_scale:
-                settings.append(("scale=true", sheet.right.with_rules(scale=usual_scale)))
+                candidates.append(("scale=true", sheet.right.with_rules(scale=usual_scale)))
         if problem.weights is None:
-            settings += [(setting, change(sheet.right)) for setting, change in other_settings(sheet.right)]
-        setting = next((setting for setting, recipe in settings if agrees(sheet, recipe)), "")
-        return Explained(setting=setting) if setting else None
+            candidates += [(words, change(sheet.right)) for words, change in list_other_settings(sheet.right)]
+        words = next((words for words, recipe in candidates if agrees(sheet, recipe)), "")
+        return Explained(setting=words) if words else None
 
     def slipped(self) -> Explained | None:
-        slips = every_slip(self.sheet)
-        return Explained(slips=tuple(slips)) if is_slip(slips) else None
+        slips = list_slips(self.sheet)
+        return Explained(slips=tuple(slips)) if are_slips(slips) else None
 
     def mistake_and_slip(self) -> Explained | None:
-        fits = [(made.candidate, slip) for made in self.distinct() if (slip := only_slip(self.sheet, made)) is not None]
-        found = best([candidate for candidate, _ in fits])
+        """Return a mistake that gives all numbers but one, if the other numbers are enough to choose it."""
+        slips = [(prediction.candidate, find_only_slip(self.sheet, prediction)) for prediction in self.list_distinct()]
+        found = choose_best([candidate for candidate, slip in slips if slip is not None])
         if found is None:
             return None
-        slip = next(slip for candidate, slip in fits if candidate.names == found.names)
-        count = sum(int(box.given.sum()) for box in self.sheet.boxes)
+        slip = next(slip for candidate, slip in slips if slip is not None and candidate.names == found.names)
         without = replace(slip.box, values=np.where(slip.cells, np.nan, slip.box.values))
         boxes = tuple(without if box is slip.box else box for box in self.sheet.boxes)
-        remaining = replace(self, sheet=replace(self.sheet, boxes=boxes))
-        return None if remaining.tell_too_little(len(self.known()) * count) else replace(found, slip=slip)
+        others = replace(self, sheet=replace(self.sheet, boxes=boxes))
+        # each mistake, with a slip in each cell
+        tried = len(self.catalogue()) * sum(int(box.given.sum()) for box in self.sheet.boxes)
+        return None if others.has_too_little_information(tried) else replace(found, slip=slip)
 
-    def distinct(self) -> list[Made]:
+    def list_distinct(self) -> list[Prediction]:
         """Return the candidates that change the boxes, one per name and result."""
-        seen = set()
-        kept = []
-        right = self.text_of(stages(self.sheet, self.sheet.right))
-        for made in self.known():
-            key = (made.candidate.names[0], self.text_of(made.stages))
-            if made.stages is not None and key not in seen and key[1] != right:
-                kept.append(made)
-            seen.add(key)
-        return kept
+        keys_seen, distinct = set(), list[Prediction]()
+        right_key = self.format_key(run_recipe(self.sheet, self.sheet.right))
+        for prediction in self.catalogue():
+            key = (prediction.candidate.names[0], self.format_key(prediction.stages))
+            if prediction.stages is not None and key not in keys_seen and key[1] != right_key:
+                distinct.append(prediction)
+            keys_seen.add(key)
+        return distinct
 
-    def text_of(self, made: Stages | None) -> str:
-        """Return a comparison key: the numbers that `made` predicts for the boxes, to nine decimals."""
+    def format_key(self, predicted: Stages | None) -> str:
+        """Return a comparison key: the predicted numbers of the boxes, to nine decimals."""
         return " ".join(
             "-" if array is None else f"{array.shape}{(np.round(array, 9) + 0.0).tolist()}"
-            for array in (part(made, box) for box in self.sheet.boxes)
+            for array in (get_stage(predicted, box) for box in self.sheet.boxes)
         )
 
-    def tell_too_little(self, tried: int) -> bool:
+    def has_too_little_information(self, tried: int) -> bool:
         """Return whether the numbers contain too little information to choose among `tried` explanations.
 
         A cell contains `log2(spread / rounding)` bits; its spread is the middle 80% of what the candidates predict
         there. Boxes follow from one another, so only the most informative one counts.
         """
-        information = (
-            bits(box, [array for made in self.known() if (array := part(made.stages, box)) is not None])
-            for box in self.sheet.boxes
-        )
-        return max(information, default=0.0) < math.log2(max(tried, 1)) + SPARE
+        information = max((count_bits(box, self.catalogue()) for box in self.sheet.boxes), default=0.0)
+        return information < math.log2(max(tried, 1)) + SPARE_BITS
 
 
 OF_NUMBERS = (
-    Explanation(Numbers.as_asked),
+    Explanation(Numbers.as_requested),
     Explanation(Numbers.written_otherwise),
     Explanation(Numbers.one_mistake),
     Explanation(Numbers.setting_that_fits, turn=2),
@@ -230,7 +232,7 @@ OF_NUMBERS = (
 )
 """Explanations for any numbers; those with a smaller `turn` are preferred."""
 OF_SHEETS = (
-    Explanation(Numbers.as_asked),
+    Explanation(Numbers.as_requested),
     Explanation(Numbers.one_mistake),
     Explanation(Numbers.slipped, turn=2),
     Explanation(Numbers.setting_that_fits, turn=3),
@@ -239,26 +241,27 @@ OF_SHEETS = (
 """Explanations for worksheets; slips come before other settings, which are unlikely on a worksheet."""
 
 
-def bits(box: Box, arrays: Sequence[Array]) -> float:
-    """Return how many bits of information the given cells contain, if `arrays` are the possible values of the box."""
-    predictions = [np.where(np.isfinite(array), array, 0.0) for array in arrays if array.shape == box.values.shape]
-    if not predictions:
+def count_bits(box: Box, predictions: Sequence[Prediction]) -> float:
+    """Return how many bits of information the given cells contain, if their numbers are one of these predictions."""
+    arrays = [get_stage(prediction.stages, box) for prediction in predictions]
+    possible = [array for array in arrays if array is not None and array.shape == box.values.shape]
+    if not possible:
         return 0.0
-    low, high = np.quantile(np.stack(predictions), [0.1, 0.9], axis=0)
-    rounding = np.maximum(2 * box.halves, 1e-12)
+    low, high = np.quantile([np.where(np.isfinite(array), array, 0.0) for array in possible], [0.1, 0.9], axis=0)
+    rounding = np.maximum(2 * box.tolerances, 1e-12)
     return float(np.log2(np.maximum((high - low) / rounding, 1.0)).sum(where=box.given))
 
 
-def only_slip(sheet: Sheet, made: Made) -> Slip | None:
+def find_only_slip(sheet: Sheet, prediction: Prediction) -> Slip | None:
     """Return the slip if one wrong cell is all that separates the numbers from a candidate's."""
-    if not sheet.open and sheet.boxes[0].misses(part(made.stages, sheet.boxes[0])).sum() > 1:
+    if not sheet.open and sheet.boxes[0].misses(get_stage(prediction.stages, sheet.boxes[0])).sum() > 1:
         return None
-    found = None
-    for slip in slips_of(sheet, made.recipe, made.stages):
-        if slip and (found or slip.cells.sum() > 1):
+    only = None
+    for slip in find_slips(sheet, prediction.recipe, prediction.stages):
+        if slip and (only or slip.cells.sum() > 1):
             return None
-        found = found or slip
-    return found
+        only = only or slip
+    return only
 
 
 def equal_but_for_rounding(one: Array | None, other: Array | None) -> bool:
@@ -270,7 +273,7 @@ def equal_but_for_rounding(one: Array | None, other: Array | None) -> bool:
 # The verdict
 
 
-def explain(config: Config, answers: Mapping[str, Any], asked: str = "") -> Verdict:
+def explain(config: Config, answers: Mapping[str, Any], requested: str = "") -> Verdict:
     """Find the computation that gives the numbers of some stages, passed as strings, arrays or file names.
 
     The first variant of the configuration is the right computation.
@@ -281,18 +284,18 @@ def explain(config: Config, answers: Mapping[str, Any], asked: str = "") -> Verd
     """
     start = perf_counter()
     _, problem, variants = prepared_with_code(config)
-    sheet = filled_in(variants[0], problem, answers)
+    sheet = read_sheet(variants[0], problem, answers)
     with np.errstate(all="ignore"):  # a person may give numbers of any size
         verdict = verdict_on(sheet, {variant.name: variant for variant in variants})
     name = " and ".join(f"answer.{box.stage}" for box in sheet.boxes)
-    return decide(replace(verdict, name=name, asked=asked or variants[0].name, seconds=perf_counter() - start))
+    return decide(replace(verdict, name=name, asked=requested or variants[0].name, seconds=perf_counter() - start))
 
 
-def filled_in(settled: Settled, problem: Problem, answers: Mapping[str, Any]) -> Sheet:
+def read_sheet(settled: Settled, problem: Problem, answers: Mapping[str, Any]) -> Sheet:
     if settled.mistakes:
         raise UserError(f"leave out mistake={settled.mistake}: the run must be right for explain to find the mistake")
     empty_sheet = Sheet(settled, problem, ())
-    exact = stages(empty_sheet, empty_sheet.right)
+    exact = run_recipe(empty_sheet, empty_sheet.right)
     if settled.refused or exact is None or not follows_steps(settled, problem):
         raise UserError(f"explain cannot follow the steps of variant={settled.name}; try variant=[matrix]")
     known_stages = [stage for stage in STAGES if stage in exact]
@@ -304,7 +307,7 @@ def filled_in(settled: Settled, problem: Problem, answers: Mapping[str, Any]) ->
         if stage not in known_stages:
             raise UserError(unknown(stage, known_stages, "stage of an answer"))
     boxes = (
-        box(stage, read_cells(answers[stage], f"answer.{stage}"), exact[stage], problem)
+        make_box(stage, read_cells(answers[stage], f"answer.{stage}"), exact[stage], problem)
         for stage in sorted(answers, key=STAGES.index)
     )
     return Sheet(settled, problem, tuple(boxes))
@@ -312,16 +315,16 @@ def filled_in(settled: Settled, problem: Problem, answers: Mapping[str, Any]) ->
 
 def verdict_on(sheet: Sheet, variants: Mapping[str, Settled]) -> Verdict:
     evidence = Numbers(sheet, cache(partial(catalogue, sheet)), variants=variants)
-    found = explained(evidence)
+    found = find_explanation(evidence)
     if found.reading is not None:
-        findings = [Finding(box.stage, HELD, box.counted) for box in found.reading.sheet.boxes]
+        findings = [Finding(box.stage, HELD, box.count_text) for box in found.reading.sheet.boxes]
         remark = found.reading.remark
         findings += [Finding("a harmless difference", REMARK, remark)] if remark else []
         return Verdict("", True, (), "attention as requested", tuple(findings))
     if found.names or found.setting:
         return verdict_of_mistake(found)
     sheet_read = evidence.lenient[sheet] if found.view is None else found.view.sheet
-    return verdict_of_slips(sheet_read, found.slips or every_slip(sheet_read))
+    return verdict_of_slips(sheet_read, found.slips or list_slips(sheet_read))
 
 
 def verdict_of_mistake(found: Explained) -> Verdict:
@@ -329,8 +332,8 @@ def verdict_of_mistake(found: Explained) -> Verdict:
 
     A match that may be due to chance is not reported as an explanation.
     """
-    findings = tuple(after_slips(found.view.sheet, every_slip(found.view.sheet)))
-    if found.names and found.slip is None and found.view.tell_too_little(len(found.view.known())):
+    findings = tuple(describe_boxes(found.view.sheet, list_slips(found.view.sheet)))
+    if found.names and found.slip is None and found.view.has_too_little_information(len(found.view.catalogue())):
         return Verdict("", False, (), TOO_FEW, findings, alike=(tuple(sorted(found.names)), *found.alike))
     computes = what_mistakes_compute(found.names) if found.names else what_a_setting_computes(found.setting)
     slip = found.slip
@@ -339,12 +342,12 @@ def verdict_of_mistake(found: Explained) -> Verdict:
 
 
 def verdict_of_slips(sheet: Sheet, slips: Sequence[Slip | None]) -> Verdict:
-    bad = [slip for slip in slips if slip]
-    findings = (*after_slips(sheet, slips), *sums(sheet))
-    if not is_slip(slips):
-        computes = f"something else: no known mistake explains it; {bad[0].box.stage} is the first wrong stage"
+    actual = [slip for slip in slips if slip]
+    findings = (*describe_boxes(sheet, slips), *check_row_sums(sheet))
+    if not are_slips(slips):
+        computes = f"something else: no known mistake explains it; {actual[0].box.stage} is the first wrong stage"
         return Verdict("", False, (), computes, findings)
-    onward = sheet.boxes[-1] is not bad[0].box and len(bad) == 1
-    rest = "; all that follows is computed correctly from it" if onward else ""
-    computes = f"attention as requested, except for a slip in {bad[0].box.stage}: {bad[0]}{rest}"
+    is_followed = sheet.boxes[-1] is not actual[0].box and len(actual) == 1
+    rest = "; all that follows is computed correctly from it" if is_followed else ""
+    computes = f"attention as requested, except for a slip in {actual[0].box.stage}: {actual[0]}{rest}"
     return Verdict("", False, (), computes, findings)

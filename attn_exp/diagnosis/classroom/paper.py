@@ -1,7 +1,7 @@
 """What a worksheet asks: its boxes, the right numbers, and how positions rotate queries and keys.
 
-`paper` makes a worksheet of a configuration. `foretold` predicts what each mistake would produce on it. `drawn` draws
-small integers for one student until the common mistakes show in the numbers.
+`make_paper` makes a worksheet of a configuration, and `predict_mistakes` yields what each mistake would produce on it.
+`draw_numbers` draws small integers for one student until the common mistakes show in the numbers.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from attn_exp import mistakes
 from attn_exp.arrays import Array
 from attn_exp.config.schema import Config
 from attn_exp.diagnosis.classroom.boxes import KEYED
-from attn_exp.diagnosis.classroom.numbers import Made, candidates_of, case_of, catalogue
-from attn_exp.diagnosis.classroom.worksheet import Sheet, stages, with_step
+from attn_exp.diagnosis.classroom.numbers import Prediction, candidates_of, case_of, catalogue
+from attn_exp.diagnosis.classroom.worksheet import Sheet, run_recipe, with_step
 from attn_exp.diagnosis.judging.own_form import prepared_with_code
 from attn_exp.errors import UserError, unknown
 from attn_exp.experiment.executing import STAGES, Stages, first_position, follows_steps
@@ -28,15 +28,15 @@ from attn_exp.problem.projections import BIASES, MATRICES
 from attn_exp.rules.positions.position import Position
 from attn_exp.rules.scores.score import Score
 
-MOST_NUMBERS = 400
+MAX_NUMBERS = 400
 """Maximum number of cells to fill in by hand."""
 KNOWN_NORMALIZERS = ("softmax", "sum", "sigmoid")
 """Normalizers for which a sheet has a formula."""
-TRIED = 16
+TRIED_POSITIONS = 16
 """Number of positions used to find which columns are rotated together; at position 0, none are rotated."""
 SAME = 1e-9
 """Numbers closer than this are the same."""
-COMMON = tuple(
+COMMON_MISTAKES = tuple(
     """
     no_scale scale_by_d scale_multiplied scale_after_softmax softmax_over_queries no_softmax sum_normalized
     weights_transposed queries_keys_swapped values_from_keys causal_ignored causal_flipped causal_strict
@@ -46,7 +46,7 @@ COMMON = tuple(
 """The most common mistakes; a sheet whose numbers hide one of them is redrawn."""
 LARGEST_WEIGHT = 0.97
 """A softmax with a larger weight on one key is saturated, and hides mistakes made before it."""
-TRIES = 60
+MAX_DRAWS = 60
 """How often a student's numbers are drawn again."""
 
 
@@ -74,22 +74,26 @@ class Paper:
 
     @cached_property
     def exact(self) -> Stages:
-        return stages(self.sheet, self.sheet.right) or {}
+        return run_recipe(self.sheet, self.sheet.right) or {}
 
     @cached_property
     def added(self) -> Array | None:
-        """The additive mask and bias on the logits `[h t s]`, -inf where masked; None if there is none."""
+        """The additive mask and bias on the logits `[h t s]`, -inf where masked; None if there is none.
+
+        They are the masked logits of the sheet computed with zeros in place of its logits.
+        """
         rules = self.sheet.settled.rules
-        if self.given_weights or not (rules.masks or any(type(rule).bias is not Score.bias for rule in rules.scores)):
+        has_bias = any(type(rule).bias is not Score.bias for rule in rules.scores)
+        if self.has_given_weights or not (rules.masks or has_bias):
             return None
         zeros = with_step(self.sheet.right, "bent", lambda step: lambda at, logits: np.zeros_like(step(at, logits)))
-        return (stages(self.sheet, zeros) or {}).get("masked")
+        return (run_recipe(self.sheet, zeros) or {}).get("masked")
 
     @property
     def cap(self) -> float | None:
-        return next(
-            (bound for bound in (rule.bound() for rule in self.sheet.settled.rules.scores) if bound is not None), None
-        )
+        """The bound of a softcap; None if there is none."""
+        bounds = (rule.bound() for rule in self.sheet.settled.rules.scores)
+        return next((bound for bound in bounds if bound is not None), None)
 
     @property
     def extra(self) -> list[float]:
@@ -100,28 +104,29 @@ class Paper:
         return [float(logit) for logit in np.logaddexp.reduce(extras)] if extras else []
 
     @cached_property
-    def turned_sides(self) -> dict[str, Turned]:
-        return turned_sides(self.sheet.settled, self.sheet.problem) or {}
+    def rotations(self) -> dict[str, Rotation]:
+        """How positions rotate q and k, by side; empty if they do not."""
+        return find_rotations(self.sheet.settled, self.sheet.problem) or {}
 
-    def room(self, stage: str) -> float:
+    def find_tolerance(self, stage: str) -> float:
         """Return the tolerance of a stage's numbers: half a unit of the last decimal.
 
         Rotated queries and keys may also have been rounded before the rotation, in both numbers of a pair.
         """
-        half, turned = 0.5 * 10.0**-self.digits, self.turned_sides.get(stage)
-        before = 0.0 if turned is None else float((np.abs(turned.cos) + np.abs(turned.sin)).max(initial=0.0))
-        return half * (1 + before)
+        half_unit, rotation = 0.5 * 10.0**-self.digits, self.rotations.get(stage)
+        spread = 0.0 if rotation is None else float((np.abs(rotation.cos) + np.abs(rotation.sin)).max(initial=0.0))
+        return half_unit * (1 + spread)
 
     @property
-    def given_weights(self) -> bool:
+    def has_given_weights(self) -> bool:
         return self.sheet.problem.weights is not None
 
     @cached_property
-    def catalogue(self) -> list[Made]:
+    def catalogue(self) -> list[Prediction]:
         return catalogue(self.sheet)
 
 
-def paper(config: Config, asked: Sequence[str] = (), digits: int = 2, transposed: bool = False) -> Paper:
+def make_paper(config: Config, requested: Sequence[str] = (), digits: int = 2, transposed: bool = False) -> Paper:
     """Return the worksheet of the first variant of a configuration.
 
     Raises:
@@ -129,31 +134,32 @@ def paper(config: Config, asked: Sequence[str] = (), digits: int = 2, transposed
     """
     _, problem, variants = prepared_with_code(config)
     settled = variants[0]
-    check_length(len(problem.tokens))
+    refuse_long_sheet(len(problem.tokens))
     sheet = Sheet(settled, problem, ())
-    exact = stages(sheet, sheet.right)
+    exact = run_recipe(sheet, sheet.right)
     if settled.mistakes or settled.refused or exact is None:
-        raise no_steps(settled)
+        raise steps_error(settled)
     if no_formula := list_unknown_rules(settled):
         raise UserError(f"variant={settled.name}: a sheet has no formula for {no_formula[0]}")
-    given = ["v", "weights"] if problem.weights is not None else ["q", "k", "v"] if problem.x is None else []
-    possible_stages = [stage for stage in STAGES if stage in exact and stage not in given]
-    if turned_sides(settled, problem) is None:
+    given_stages = ["v", "weights"] if problem.weights is not None else ["q", "k", "v"] if problem.x is None else []
+    possible_stages = [stage for stage in STAGES if stage in exact and stage not in given_stages]
+    if find_rotations(settled, problem) is None:
         possible_stages = [stage for stage in possible_stages if stage not in "qk"]
-        if wanted := [stage for stage in asked if stage in "qk"]:
+        if rotated := [stage for stage in requested if stage in "qk"]:
             raise UserError(
-                f"{wanted[0]} cannot be a box: a sheet has no formula for position={settled.words['position']}"
+                f"{rotated[0]} cannot be a box: a sheet has no formula for position={settled.words['position']}"
             )
-    for stage in asked:
+    for stage in requested:
         if stage not in possible_stages:
             raise UserError(unknown(stage, possible_stages, "stage"))
-    worth = worth_asking(exact, possible_stages, problem.x)
-    chosen = [stage for stage in possible_stages if stage in asked] if asked else worth
-    sheet = replace(sheet, scratch=tuple(stage for stage in worth if stage not in chosen and stage not in "qkv"))
-    blanks = tuple(blank(stage, exact[stage], sheet) for stage in chosen)
-    check_length(sum(box.right.size for box in blanks))
+    informative = find_informative_stages(exact, possible_stages, problem.x)
+    box_stages = [stage for stage in possible_stages if stage in requested] if requested else informative
+    scratch = tuple(stage for stage in informative if stage not in box_stages and stage not in "qkv")
+    sheet = replace(sheet, scratch=scratch)
+    blanks = tuple(make_blank(stage, exact[stage], sheet) for stage in box_stages)
+    refuse_long_sheet(sum(box.right.size for box in blanks))
     if not follows_steps(settled, problem):
-        raise no_steps(settled)
+        raise steps_error(settled)
     return Paper(sheet, blanks, digits, transposed)
 
 
@@ -168,42 +174,42 @@ def list_unknown_rules(settled: Settled) -> list[str]:
     return names if normalizer in KNOWN_NORMALIZERS else [*names, normalizer]
 
 
-def check_length(count: int) -> None:
+def refuse_long_sheet(count: int) -> None:
     """Refuse more blanks than anyone would fill in; callers may pass a lower bound, such as the number of tokens.
 
     Raises:
         UserError: there would be too many blanks; the message gives the count.
     """
-    if count > MOST_NUMBERS:
+    if count > MAX_NUMBERS:
         raise UserError(
-            f"a sheet of {count:,} blanks is too long; the maximum is {MOST_NUMBERS}: use fewer tokens, or stages=[...]"
+            f"a sheet of {count:,} blanks is too long; the maximum is {MAX_NUMBERS}: use fewer tokens, or stages=[...]"
         )
 
 
-def no_steps(settled: Settled) -> UserError:
+def steps_error(settled: Settled) -> UserError:
     return UserError(f"variant={settled.name} is not computed in steps that a sheet can show; try variant=[matrix]")
 
 
-def worth_asking(exact: dict[str, Array], stages: Sequence[str], x: Array | None) -> list[str]:
+def find_informative_stages(exact: dict[str, Array], stages: Sequence[str], x: Array | None) -> list[str]:
     """Return the stages whose numbers are not simply those of x or of an earlier stage."""
-    kept: list[str] = []
+    chosen: list[str] = []
     for stage in stages:
-        earlier = ([] if x is None else [x]) if stage in "qkv" else [exact[other] for other in kept]
-        if any(same_numbers(exact[stage], array) for array in earlier):
+        known = ([] if x is None else [x]) if stage in "qkv" else [exact[other] for other in chosen]
+        if any(are_same_numbers(exact[stage], array) for array in known):
             continue
         is_context = stage == "context" and "output" in exact
-        if is_context and same_numbers(np.concatenate(list(exact["context"]), axis=-1), exact["output"]):
+        if is_context and are_same_numbers(np.concatenate(list(exact["context"]), axis=-1), exact["output"]):
             continue  # the output only concatenates the heads
-        kept.append(stage)
-    return kept
+        chosen.append(stage)
+    return chosen
 
 
-def same_numbers(one: Array, other: Array) -> bool:
+def are_same_numbers(one: Array, other: Array) -> bool:
     one, other = np.squeeze(one), np.squeeze(other)
     return one.shape == other.shape and np.allclose(one, other, rtol=0, atol=1e-12)
 
 
-def blank(stage: str, right: Array, sheet: Sheet) -> Blank:
+def make_blank(stage: str, right: Array, sheet: Sheet) -> Blank:
     problem = sheet.problem
     heads = right if right.ndim == 3 else right[None]
     columns = problem.key_tokens if stage in KEYED else tuple(str(column + 1) for column in range(heads.shape[2]))
@@ -211,7 +217,7 @@ def blank(stage: str, right: Array, sheet: Sheet) -> Blank:
 
 
 @dataclass(frozen=True, eq=False)
-class Turned:
+class Rotation:
     """Pairs of columns of a head, counted from 0, with the `cos` and `sin` `[tokens pairs]` of each token's rotation.
 
     Columns a and b become `a cos - b sin` and `a sin + b cos`.
@@ -222,35 +228,35 @@ class Turned:
     sin: Array
 
 
-def turned_sides(settled: Settled, problem: Problem) -> dict[str, Turned] | None:
+def find_rotations(settled: Settled, problem: Problem) -> dict[str, Rotation] | None:
     """Return how the variant rotates `q` and `k`: empty if it does not, None if it transforms them in another way."""
-    turning = [position for position in settled.positions if not position.changes_x]
-    if not turning or problem.q is None or problem.k is None:
+    encodings = [position for position in settled.positions if not position.changes_x]
+    if not encodings or problem.q is None or problem.k is None:
         return {}
     size = problem.q.shape[-1] // settled.heads.query
-    first, rows, keys = first_position(settled, problem), len(problem.q), len(problem.k)
+    first_query, rows, keys = first_position(settled, problem), len(problem.q), len(problem.k)
     q, k = (
-        read_rotation(turning, "q", size, first + np.arange(rows)),
-        read_rotation(turning, "k", size, np.arange(keys)),
+        read_rotation(encodings, "q", size, first_query + np.arange(rows)),
+        read_rotation(encodings, "k", size, np.arange(keys)),
     )
     return None if q is None or k is None else {"q": q, "k": k}
 
 
-def read_rotation(turning: Sequence[Position], side: str, size: int, places: Array) -> Turned | None:
+def read_rotation(encodings: Sequence[Position], side: str, size: int, positions: Array) -> Rotation | None:
     """Return the pairs, cosines and sines of q or k at some positions, or None if pairs are not rotated.
 
     The encoding of the unit vectors gives a matrix for each position; it must be linear, and rotate pairs of columns.
     """
-    tried, ramp = np.concatenate([places, np.arange(TRIED)]), np.arange(1.0, size + 1)
-    matrix = np.stack([apply_positions(turning, side, row, tried) for row in np.eye(size)], axis=1)  # [places d d]
-    encoded = apply_positions(turning, side, ramp, tried)
-    if not np.allclose(np.einsum("i,pij->pj", ramp, matrix), encoded, atol=SAME):
-        return None
+    tried, vector = np.concatenate([positions, np.arange(TRIED_POSITIONS)]), np.arange(1.0, size + 1)
+    matrix = np.stack([apply_positions(encodings, side, unit, tried) for unit in np.eye(size)], axis=1)  # [tried d d]
+    encoded = apply_positions(encodings, side, vector, tried)
+    if not np.allclose(np.einsum("i,pij->pj", vector, matrix), encoded, atol=SAME):
+        return None  # not linear
     are_mixed = (np.abs(matrix) > SAME).any(axis=0) & ~np.eye(size, dtype=bool)
     pairs = tuple((int(a), int(b)) for a, b in np.argwhere(are_mixed) if a < b)
     columns = [column for pair in pairs for column in pair]
     if len(set(columns)) < len(columns):
-        return None
+        return None  # a column is mixed with two others
     left, right = np.array(pairs, dtype=int).reshape(-1, 2).T
     cos, sin = matrix[:, left, left], matrix[:, left, right]
     rotation = np.broadcast_to(np.eye(size), matrix.shape).copy()
@@ -258,60 +264,63 @@ def read_rotation(turning: Sequence[Position], side: str, size: int, places: Arr
     rotation[:, left, right], rotation[:, right, left] = sin, -sin
     if not np.allclose(rotation, matrix, atol=SAME):
         return None
-    return Turned(pairs, cos[: len(places)], sin[: len(places)])
+    return Rotation(pairs, cos[: len(positions)], sin[: len(positions)])
 
 
-def apply_positions(turning: Sequence[Position], side: str, row: Array, places: Array) -> Array:
+def apply_positions(encodings: Sequence[Position], side: str, vector: Array, positions: Array) -> Array:
     """Return one vector of a head, encoded at each of these places, `[places d]`."""
-    heads = np.repeat(row[None], len(places), axis=0)
-    for position in turning:
-        heads = position.turn(heads, places) if side == "q" else position.turn_key(heads, places)
-    return heads
+    rows = np.repeat(vector[None], len(positions), axis=0)
+    for position in encodings:
+        rows = position.turn(rows, positions) if side == "q" else position.turn_key(rows, positions)
+    return rows
 
 
 # Predict the result of each mistake on a worksheet, and draw small integers until every common mistake shows
 
 
 @dataclass(frozen=True, eq=False)
-class Foretold:
+class PredictedMistake:
     """The result of one mistake: the first box that it changes, and the numbers of all stages."""
 
     name: str
     says: str
     stage: str
-    made: Stages
+    stages: Stages
 
 
-def foretold(paper: Paper) -> Iterator[Foretold]:
+def predict_mistakes(paper: Paper) -> Iterator[PredictedMistake]:
     """Yield the result of each mistake that a student can make here, in the first variant that changes a box."""
-    case, seen = case_of(paper.sheet), set[str]()
+    case, names_seen = case_of(paper.sheet), set[str]()
     for candidate in candidates_of(paper.sheet):
         name = candidate.names[0]
         mistake = mistakes.mistake(name)
-        if name in seen or mistake.remark or mistake.group in ("precision", "behaviour"):
+        if name in names_seen or mistake.remark or mistake.group in ("precision", "behaviour"):
             continue
-        made = stages(paper.sheet, candidate.change(case))
-        first = None if made is None else first_changed(paper, made)
-        if made is not None and first is not None and at_hand(paper, made):
-            seen.add(name)
-            yield Foretold(name, mistake.says, first, made)
+        predicted = run_recipe(paper.sheet, candidate.change(case))
+        if predicted is not None and (stage := find_first_changed(paper, predicted)) and can_be_made(paper, predicted):
+            names_seen.add(name)
+            yield PredictedMistake(name, mistake.says, stage, predicted)
 
 
-def at_hand(paper: Paper, made: Stages) -> bool:
+def can_be_made(paper: Paper, predicted: Stages) -> bool:
     """Return whether a student can make this mistake on the sheet: it must not change a q, k or v that is given."""
-    asked = {blank.stage for blank in paper.blanks}
-    given = [side for side in "qkv" if side in paper.exact and side in made and side not in asked]
-    return not any(differs_when_written(made[side], paper.exact[side], paper.digits) for side in given)
+    box_stages = {blank.stage for blank in paper.blanks}
+    given_sides = [side for side in "qkv" if side in paper.exact and side in predicted and side not in box_stages]
+    return not any(differs_as_written(predicted[side], paper.exact[side], paper.digits) for side in given_sides)
 
 
-def first_changed(paper: Paper, made: Stages) -> str | None:
-    for blank in paper.blanks:
-        if blank.stage not in made or differs_when_written(made[blank.stage], blank.right, paper.digits):
-            return blank.stage
-    return None
+def find_first_changed(paper: Paper, predicted: Stages) -> str | None:
+    """Return the stage of the first box that a mistake changes, or leaves out; None if there is none."""
+    changed = (
+        blank.stage
+        for blank in paper.blanks
+        if blank.stage not in predicted or differs_as_written(predicted[blank.stage], blank.right, paper.digits)
+    )
+    return next(changed, None)
 
 
-def differs_when_written(array: Array, right: Array, digits: int) -> bool:
+def differs_as_written(array: Array, right: Array, digits: int) -> bool:
+    """Return whether a stage differs from the right one `[h r c]` by more than a unit of the last decimal."""
     array = array if array.ndim == 3 else array[None]
     if array.shape != right.shape:
         return True
@@ -320,17 +329,21 @@ def differs_when_written(array: Array, right: Array, digits: int) -> bool:
     return bool((differ | (np.isfinite(array) != np.isfinite(right))).any())
 
 
-def possible(paper: Paper) -> frozenset[str]:
-    return frozenset(mistake.name for mistake in foretold(replace(paper, digits=9))) & frozenset(COMMON)
+def find_possible_mistakes(paper: Paper) -> frozenset[str]:
+    """Return the common mistakes that change a box if it is written with many decimals."""
+    return frozenset(mistake.name for mistake in predict_mistakes(replace(paper, digits=9))) & frozenset(
+        COMMON_MISTAKES
+    )
 
 
-def flaws(paper: Paper, possible: frozenset[str]) -> Iterator[str]:
+def find_flaws(paper: Paper, must_show: frozenset[str]) -> Iterator[str]:
     """Yield the reasons why small numbers make a poor exercise, such as a common mistake that never shows."""
     x, weights, scores = paper.sheet.problem.x, paper.exact["weights"], paper.exact["scores"]
+    # equal tokens can be avoided easily if there are twice as many vectors of 0, 1 and 2, except that of zeros
     if x is not None and len(np.unique(x, axis=0)) < len(x) <= (3 ** x.shape[1] - 1) // 2:
         yield "two tokens are the same"
-    shown = {mistake.name for mistake in foretold(paper)}
-    yield from (f"{name} never shows" for name in COMMON if name in possible - shown)
+    visible = {mistake.name for mistake in predict_mistakes(paper)}
+    yield from (f"{name} never shows" for name in COMMON_MISTAKES if name in must_show - visible)
     if (weights.max(axis=-1)[(weights > 0).sum(axis=-1) > 1] > LARGEST_WEIGHT).any():
         yield "one key gets almost all the weight"
     if scores[0].size > 1 and (np.ptp(scores, axis=(-2, -1)) == 0).any():
@@ -347,45 +360,46 @@ def is_ambiguous(paper: Paper) -> bool:
 
 # Small integers for a worksheet
 
-Numbers = dict[str, Any]
+StudentNumbers = dict[str, Any]
 """A student's numbers: `tokens`, `vectors` and the weight matrices, as plain lists."""
 
 
-def drawn(
-    config: Config, seed: int, compose: Callable[[Numbers], Paper], telling: frozenset[str]
-) -> tuple[Numbers, Paper]:
+def draw_numbers(
+    config: Config, seed: int, compose: Callable[[StudentNumbers], Paper], must_show: frozenset[str]
+) -> tuple[StudentNumbers, Paper]:
     """Draw a student's numbers, and return them with their sheet.
 
     x consists of 0, 1 and 2, the matrices of -1, 0 and 1; `compose` turns such numbers into a sheet. They are redrawn,
-    at most `TRIES` times, while two tokens are the same, a mistake in `telling` does not show, all scores of a head are
-    equal, a softmax is saturated, or the sheet is ambiguous. If every other sheet is ambiguous, the first is kept.
+    at most `MAX_DRAWS` times, while the sheet has flaws or is ambiguous. It has flaws if two tokens are the same, a
+    mistake in `must_show` does not show, all scores of a head are equal, or a softmax is saturated. If every sheet
+    without flaws is ambiguous, the first of these is kept.
 
     Raises:
         UserError: no numbers were found that show all of these mistakes.
     """
-    found = list[tuple[Numbers, Paper]]()
-    for attempt in range(TRIES):
-        student_numbers = numbers(config, np.random.default_rng([seed, attempt]))
-        sheet = compose(student_numbers)
-        reason = next(flaws(sheet, telling), "")
+    usable = list[tuple[StudentNumbers, Paper]]()
+    for attempt in range(MAX_DRAWS):
+        student_numbers = draw_once(config, np.random.default_rng([seed, attempt]))
+        paper = compose(student_numbers)
+        reason = next(find_flaws(paper, must_show), "")
         if not reason:
-            found.append((student_numbers, sheet))
-            if not is_ambiguous(sheet):
-                return found[-1]
-    if found:
-        return found[0]
+            usable.append((student_numbers, paper))
+            if not is_ambiguous(paper):
+                return usable[-1]
+    if usable:
+        return usable[0]
     raise UserError(
-        f"seed={seed}: in {TRIES} tries no small numbers show every common mistake ({reason}); "
+        f"seed={seed}: in {MAX_DRAWS} tries no small numbers show every common mistake ({reason}); "
         "try more tokens, another embeddings.d_model, or digits=3"
     )
 
 
-def numbers(config: Config, rng: np.random.Generator) -> Numbers:
+def draw_once(config: Config, rng: np.random.Generator) -> StudentNumbers:
     tokens = config.embeddings.tokens
-    names = list(tokens) if isinstance(tokens, tuple) else [f"t{place + 1}" for place in range(int(tokens or 4))]
+    names = list(tokens) if isinstance(tokens, tuple) else [f"t{index + 1}" for index in range(int(tokens or 4))]
     width = config.embeddings.d_model or 4
     vectors = rng.integers(0, 3, (len(names), width))
     vectors[~vectors.any(axis=1), rng.integers(width)] = 1  # a zero vector would have only zero scores
-    made = {"tokens": names, "vectors": vectors.tolist()}
-    made |= {name: rng.integers(-1, 2, (width, width)).tolist() for name in MATRICES}
-    return made | ({name: rng.integers(-1, 2, width).tolist() for name in BIASES} if config.bias else {})
+    numbers = {"tokens": names, "vectors": vectors.tolist()}
+    numbers |= {name: rng.integers(-1, 2, (width, width)).tolist() for name in MATRICES}
+    return numbers | ({name: rng.integers(-1, 2, width).tolist() for name in BIASES} if config.bias else {})

@@ -3,16 +3,15 @@
 A box agrees if its numbers are those of the exact computation, rounded; or if they follow from the rounded numbers in
 the boxes before it; or if they lie in between, as far as the rounding of those boxes can change the result.
 
-`agrees` compares a whole sheet with a recipe, `unfollowed` one box with the boxes before it. `slips_of` lists the wrong
-cells. `other_readings` yields equivalent computations and notations, in which a sheet may be right too.
+`agrees` compares a whole sheet with a recipe, `find_unfollowed` one box with the boxes before it. `find_slips` yields
+the wrong cells. `other_readings` yields equivalent computations and notations, in which a sheet may be right too.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,7 @@ STEPS = {
     "masked": "forbid", "weights": "after", "context": "gather",
 }  # fmt: skip
 """The last step that computes each stage."""
-LAST = {**STEPS, "q": "share", "k": "share", "v": "share"}
+LAST_STEPS = {**STEPS, "q": "share", "k": "share", "v": "share"}
 """The last step that affects each stage, including the sharing of key/value heads."""
 MOST_CELLS = 400
 """With more numbers than this, rounding is not propagated cell by cell."""
@@ -46,16 +45,16 @@ LOGITS = ("scores", "logits", "capped", "masked")
 
 
 @dataclass(frozen=True, eq=False)
-class Followed:
+class SheetCache:
     """Caches of one sheet.
 
-    `missed` contains the cells of a box that do not follow from earlier boxes, by the `id` of the steps used, with a
-    recipe that keeps these steps alive. `moving` contains copies of the first boxes, each with one cell shifted by its
-    rounding.
+    `unfollowed` contains the cells of a box that do not follow from earlier boxes, by the box's index and the `id` of
+    each step used, with a recipe that keeps these steps alive. `nudged` contains, by the index of a box, what
+    `stack_nudged` returns for the boxes before it.
     """
 
-    missed: dict[tuple[int, Shape], tuple[Recipe, Array]] = field(default_factory=dict)
-    moving: dict[int, list[Box]] = field(default_factory=dict)
+    unfollowed: dict[tuple[int, Shape], tuple[Recipe, Array]] = field(default_factory=dict)
+    nudged: dict[int, list[Box]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,8 +69,8 @@ class Sheet:
     problem: Problem
     boxes: tuple[Box, ...]
     scratch: tuple[str, ...] | None = None
-    followed: Followed = field(default_factory=Followed, init=False, repr=False)
-    """Cache for recipes that share their first steps."""
+    cache: SheetCache = field(default_factory=SheetCache, init=False, repr=False)
+    """What was computed for recipes with the same first steps."""
 
     @cached_property
     def open(self) -> bool:
@@ -83,108 +82,116 @@ class Sheet:
         return right(self.settled)
 
 
-def stages(sheet: Sheet, recipe: Recipe) -> Stages | None:
+def run_recipe(sheet: Sheet, recipe: Recipe) -> Stages | None:
     return stages_of(recipe, sheet.settled, sheet.problem)
 
 
-def part(made: Stages | None, box: Box) -> Array | None:
-    return None if made is None else made.get(box.stage)
+def get_stage(computed: Stages | None, box: Box) -> Array | None:
+    return None if computed is None else computed.get(box.stage)
 
 
 def agrees(sheet: Sheet, recipe: Recipe) -> bool:
-    return gives(sheet, recipe, stages(sheet, recipe))
+    return reproduces(sheet, recipe, run_recipe(sheet, recipe))
 
 
-def gives(sheet: Sheet, recipe: Recipe, exact: Stages | None) -> bool:
+def reproduces(sheet: Sheet, recipe: Recipe, exact: Stages | None) -> bool:
+    """Return whether a recipe, whose stages are known, gives the numbers of all boxes."""
     first = sheet.boxes[0]
-    if exact is None or first.misses(part(exact, first), MOST_DRIFT * first.halves if sheet.open else 0.0).any():
+    widening = MOST_DRIFT * first.tolerances if sheet.open else 0.0
+    if exact is None or first.misses(get_stage(exact, first), widening).any():
         return False
-    return not any(wrong(sheet, recipe, place, exact).any() for place in range(len(sheet.boxes)))
+    return not any(find_wrong_cells(sheet, recipe, index, exact).any() for index in range(len(sheet.boxes)))
 
 
-def wrong(sheet: Sheet, recipe: Recipe, place: int, exact: Stages | None) -> Array:
+def find_wrong_cells(sheet: Sheet, recipe: Recipe, index: int, exact: Stages | None) -> Array:
     """Return the cells of a box that neither match the recipe's own result nor follow from the boxes before it."""
-    box = sheet.boxes[place]
-    missed = box.misses(part(exact, box))
-    return missed & unfollowed(sheet, recipe, place) if missed.any() and (place or sheet.open) else missed
+    box = sheet.boxes[index]
+    wrong = box.misses(get_stage(exact, box))
+    return wrong & find_unfollowed(sheet, recipe, index) if wrong.any() and (index or sheet.open) else wrong
 
 
-def unfollowed(sheet: Sheet, recipe: Recipe, place: int) -> Array:
+def find_unfollowed(sheet: Sheet, recipe: Recipe, index: int) -> Array:
     """Return the cells of a box that do not follow from the boxes before it.
 
     Recipes that differ only in later steps share the cached result.
     """
-    names = [step.name for step in fields(recipe)]
-    last = LAST.get(sheet.boxes[place].stage, "finish")
-    steps = (getattr(recipe, name) for name in (*itertools.takewhile(lambda name: name != last, names), last))
-    key = place, tuple(map(id, steps))
-    if key not in sheet.followed.missed:
-        sheet.followed.missed[key] = recipe, compute_unfollowed(sheet, recipe, place)
-    return sheet.followed.missed[key][1]
+    step_names = [step.name for step in fields(recipe)]
+    last_step = LAST_STEPS.get(sheet.boxes[index].stage, "finish")
+    names_used = step_names[: step_names.index(last_step) + 1]
+    key = index, tuple(id(getattr(recipe, name)) for name in names_used)
+    if key not in sheet.cache.unfollowed:
+        sheet.cache.unfollowed[key] = recipe, compute_unfollowed(sheet, recipe, index)
+    return sheet.cache.unfollowed[key][1]
 
 
-def compute_unfollowed(sheet: Sheet, recipe: Recipe, place: int) -> Array:
-    box, earlier = sheet.boxes[place], sheet.boxes[:place]
+def compute_unfollowed(sheet: Sheet, recipe: Recipe, index: int) -> Array:
+    # A cell is checked against what the earlier boxes give as written; then with leeway for the rounding in these
+    # boxes; then, if the rest is near enough, with leeway for numbers written elsewhere as well.
+    box, earlier = sheet.boxes[index], sheet.boxes[:index]
     computed = compute_stage(sheet, continue_from(recipe, earlier), box.stage, 1)
     predicted = None if computed is None else computed[0]
-    missed = box.misses(predicted)
-    if not missed.any() or predicted is None or predicted.shape != box.values.shape:
-        return missed
-    if place not in sheet.followed.moving:
-        sheet.followed.moving[place] = nudge_cells(earlier)
-    leeway = reach(sheet, recipe, sheet.followed.moving[place], box.stage, predicted)
-    if sheet.open and not box.misses(predicted, leeway + MOST_DRIFT * box.halves).any():
-        leeway = leeway + reach_of_scratch(sheet, continue_from(recipe, earlier), box, predicted)
-    return missed & box.misses(predicted, leeway)
+    wrong = box.misses(predicted)
+    if not wrong.any() or predicted is None or predicted.shape != box.values.shape:
+        return wrong
+    if index not in sheet.cache.nudged:
+        sheet.cache.nudged[index] = stack_nudged(earlier)
+    leeway = find_leeway(sheet, recipe, sheet.cache.nudged[index], box.stage, predicted)
+    if sheet.open and not box.misses(predicted, leeway + MOST_DRIFT * box.tolerances).any():
+        leeway = leeway + find_scratch_leeway(sheet, continue_from(recipe, earlier), box, predicted)
+    return wrong & box.misses(predicted, leeway)
 
 
-def reach_of_scratch(sheet: Sheet, recipe: Recipe, box: Box, predicted: Array) -> Array:
+def find_scratch_leeway(sheet: Sheet, recipe: Recipe, box: Box, predicted: Array) -> Array:
     """Return how far a box can change if numbers written elsewhere are rounded: empty cells, and stages without box."""
-    made, total = stages(sheet, recipe) or {}, np.zeros_like(predicted)
-    half = box.halves.max(initial=0.0, where=box.given)
+    computed, total = run_recipe(sheet, recipe) or {}, np.zeros_like(predicted)
+    tolerance = box.tolerances.max(initial=0.0, where=box.given)
     boxes, scratch = {other.stage: other for other in sheet.boxes}, sheet.scratch or ()
-    for stage in itertools.takewhile(lambda stage: stage != box.stage, (name for name in STAGES if name in made)):
-        array = made[stage]
+    for stage in (name for name in STAGES[: STAGES.index(box.stage)] if name in computed):
+        array = computed[stage]
         if stage in scratch:
-            elsewhere = np.full(array.shape, True)
+            is_elsewhere = np.full(array.shape, True)
         elif stage in boxes and boxes[stage].values.shape == array.shape:
-            elsewhere = ~boxes[stage].given
+            is_elsewhere = ~boxes[stage].given
         else:
             continue
-        halves = np.full(array.shape, half)
-        written = Box(stage, np.where(elsewhere, array, np.nan), halves, halves, box.names)
-        total += reach(sheet, recipe, nudge_cells([written]), box.stage, predicted)
+        tolerances = np.full(array.shape, tolerance)
+        written = Box(stage, np.where(is_elsewhere, array, np.nan), tolerances, tolerances, box.names)
+        total += find_leeway(sheet, recipe, stack_nudged([written]), box.stage, predicted)
     return total
 
 
-def reach(sheet: Sheet, recipe: Recipe, nudged: Sequence[Box], stage: str, predicted: Array) -> Array:
+def find_leeway(sheet: Sheet, recipe: Recipe, nudged: Sequence[Box], stage: str, predicted: Array) -> Array:
     """Return how far a stage can change, to first order, if the numbers before it vary within their rounding.
 
-    `nudged` are the boxes from `nudge_cells`, whose last copy is unchanged.
+    That is the sum, over all cells, of the change when one cell is shifted. `nudged` are the boxes from `stack_nudged`,
+    whose last copy is unchanged.
     """
-    unknown = np.zeros_like(predicted)
+    no_leeway = np.zeros_like(predicted)
     if not nudged or len(nudged[0].values) < 2:
-        return unknown
-    moved = compute_stage(sheet, continue_from(recipe, nudged), stage, len(nudged[0].values))
-    if moved is None or not np.array_equal(moved[-1], predicted, equal_nan=True):
-        return unknown  # copies influence each other
+        return no_leeway
+    variations = compute_stage(sheet, continue_from(recipe, nudged), stage, len(nudged[0].values))
+    if variations is None or not np.array_equal(variations[-1], predicted, equal_nan=True):
+        return no_leeway  # copies influence each other
     with np.errstate(invalid="ignore", over="ignore"):
-        total: Array = np.nan_to_num(np.abs(moved - predicted)).sum(axis=0)
-    return total
+        leeway: Array = np.nan_to_num(np.abs(variations - predicted)).sum(axis=0)
+    return leeway
 
 
-def nudge_cells(boxes: Sequence[Box]) -> list[Box]:
-    """Stack copies of the boxes `[n ...]`: one per cell with that cell shifted by its rounding, and one unchanged."""
+def stack_nudged(boxes: Sequence[Box]) -> list[Box]:
+    """Stack copies of the boxes `[n ...]`: one per cell with that cell shifted by its rounding, and one unchanged.
+
+    The list is empty if there are too many cells to shift each of them.
+    """
     indices_of_boxes = [np.argwhere(box.given & np.isfinite(box.values)) for box in boxes]
-    count, copy, copies = sum(map(len, indices_of_boxes)), 0, []
+    cell_count, first_copy, copies = sum(map(len, indices_of_boxes)), 0, []
     for box, indices in zip(boxes, indices_of_boxes, strict=True):
-        if count > MOST_CELLS:
+        if cell_count > MOST_CELLS:
             return []
-        values = np.repeat(box.values[None], count + 1, axis=0)
-        moves = box.halves if box.moves is None else box.moves
-        values[(np.arange(copy, copy + len(indices)), *indices.T)] += moves[tuple(indices.T)]
+        values = np.repeat(box.values[None], cell_count + 1, axis=0)
+        roundings = box.tolerances if box.roundings is None else box.roundings
+        values[(np.arange(first_copy, first_copy + len(indices)), *indices.T)] += roundings[tuple(indices.T)]
         copies.append(replace(box, values=values))
-        copy += len(indices)
+        first_copy += len(indices)
     return copies
 
 
@@ -192,15 +199,15 @@ def compute_stage(sheet: Sheet, recipe: Recipe, stage: str, copies: int) -> Arra
     """Compute one stage of `copies` of the problem, `[n ...]`, and stop there; None if the shapes do not fit."""
     try:
         with np.errstate(all="ignore"):
-            stopping = (
+            stopping_recipe = (
                 with_step(recipe, STEPS[stage], stop_after) if (stage in STEPS and stage not in "qkv") else recipe
             )
-            array = compute_stages(stopping, sheet.settled, sheet.problem, copies).get(stage)
+            array = compute_stages(stopping_recipe, sheet.settled, sheet.problem, copies).get(stage)
     except EnoughError as stopped:
         (array,) = stopped.args
     except (ValueError, IndexError, ZeroDivisionError):
         return None
-    shared = sheet.settled.heads.shared
+    shared = sheet.settled.heads.shared  # key/value heads: a recipe repeats them for query heads, but a box does not
     if stage in ("k", "v") and array is not None and array.shape[1] != shared:
         return array[:, :: max(array.shape[1] // shared, 1)]
     return array
@@ -214,8 +221,8 @@ class EnoughError(Exception):
 
 
 def stop_after(step: Step) -> Step:
-    def end(*given: Any) -> Any:
-        raise EnoughError(step(*given))
+    def end(*inputs: Any) -> Any:
+        raise EnoughError(step(*inputs))
 
     return end
 
@@ -226,7 +233,7 @@ def continue_from(recipe: Recipe, boxes: Sequence[Box]) -> Recipe:
     for box in boxes:
         if box.stage in STEPS:
             name = STEPS[box.stage]
-            steps[name] = filled(steps.get(name, getattr(recipe, name)), box)
+            steps[name] = fill_in(steps.get(name, getattr(recipe, name)), box)
     return replace(recipe, **steps)
 
 
@@ -235,14 +242,14 @@ def with_step(recipe: Recipe, name: str, change: Callable[[Step], Step]) -> Reci
     return replace(recipe, **steps)
 
 
-def filled(step: Step, box: Box) -> Step:
+def fill_in(step: Step, box: Box) -> Step:
     """Return a step whose result has the numbers of a box in the cells that are filled in.
 
     Raises:
         ValueError: (the returned step) the box has a different shape than the result.
     """
 
-    def place(at: Any, side: str, heads: Array, positions: Any) -> Array:  # the step of q, k and v
+    def fill_side(at: Any, side: str, heads: Array, positions: Any) -> Array:  # the step of q, k and v
         array = step(at, side, heads, positions)
         return fill(array) if side == box.stage else array
 
@@ -256,17 +263,17 @@ def filled(step: Step, box: Box) -> Step:
             raise ValueError("the box has a different shape")
         return np.where(box.given, box.values, array)
 
-    return place if box.stage in "qkv" else other_stage
+    return fill_side if box.stage in "qkv" else other_stage
 
 
-def rounded(recipe: Recipe, digits: int) -> Recipe:
+def round_steps(recipe: Recipe, digits: int) -> Recipe:
     """Return a recipe that rounds after every step that computes a stage."""
 
-    def rounding(step: Step) -> Step:
+    def round_result(step: Step) -> Step:
         return lambda *inputs: np.round(step(*inputs), digits)
 
     for name in ("project", "place", "score", "scaled", "bent", "forbid", "after", "gather"):
-        recipe = with_step(recipe, name, rounding)
+        recipe = with_step(recipe, name, round_result)
     return recipe
 
 
@@ -282,73 +289,78 @@ class Slip:
     expected: Array | None
 
     def __str__(self) -> str:
-        places = np.argwhere(self.cells).tolist()
-        shown = "; ".join(self.cell(place) for place in places[:SHOWN])
-        return f"{shown}; {len(places)} in all" if len(places) > SHOWN else shown
+        """Describe the first few wrong cells, and count them if there are more."""
+        indices = np.argwhere(self.cells).tolist()
+        listed = "; ".join(self.cell(index) for index in indices[:SHOWN])
+        return f"{listed}; {len(indices)} in all" if len(indices) > SHOWN else listed
 
     def cell(self, index: Sequence[int]) -> str:
         """Describe one wrong cell, such as `row she, key 2: 0.21 should be 0.12 (digits swapped)`."""
-        number, where = float(self.box.values[tuple(index)]), self.box.where(index)
-        written, expected = self.box.write_like(index, number), self.expected
+        number, name = float(self.box.values[tuple(index)]), self.box.name_cell(index)
+        actual_text, expected = self.box.format_number(index, number), self.expected
         if expected is None or expected.shape != self.box.values.shape or np.isnan(expected[tuple(index)]):
-            return f"{where}: {written} is wrong"
-        right = float(expected[tuple(index)])
-        right_written = self.box.write_like(index, right)
-        kind = kind_of_slip(written, number, right_written, right)
-        return f"{where}: {written} should be {right_written}{f' ({kind})' if kind else ''}"
+            return f"{name}: {actual_text} is wrong"
+        expected_number = float(expected[tuple(index)])
+        expected_text = self.box.format_number(index, expected_number)
+        kind = name_slip(actual_text, number, expected_text, expected_number)
+        return f"{name}: {actual_text} should be {expected_text}{f' ({kind})' if kind else ''}"
 
 
-def kind_of_slip(written: str, number: float, right_written: str, right: float) -> str:
-    if number and written.lstrip("-") == right_written.lstrip("-"):
+def name_slip(actual_text: str, number: float, expected_text: str, expected: float) -> str:
+    if number and actual_text.lstrip("-") == expected_text.lstrip("-"):
         return "the sign"
-    if number and right and any(abs(number * factor - right) <= 0.051 * abs(right) for factor in (0.1, 10.0)):
+    if number and expected and any(abs(number * factor - expected) <= 0.051 * abs(expected) for factor in (0.1, 10.0)):
         return "the decimal point"
-    return "digits swapped" if sorted(written) == sorted(right_written) else ""
+    return "digits swapped" if sorted(actual_text) == sorted(expected_text) else ""
 
 
-def every_slip(sheet: Sheet) -> list[Slip | None]:
-    return list(slips_of(sheet, sheet.right, stages(sheet, sheet.right)))
+def list_slips(sheet: Sheet) -> list[Slip | None]:
+    return list(find_slips(sheet, sheet.right, run_recipe(sheet, sheet.right)))
 
 
-def slips_of(sheet: Sheet, recipe: Recipe, exact: Stages | None) -> Iterator[Slip | None]:
+def find_slips(sheet: Sheet, recipe: Recipe, exact: Stages | None) -> Iterator[Slip | None]:
     """Yield the wrong cells of each box relative to a recipe whose stages are known; None for a box without any.
 
     After the first wrong box, numbers that are right but do not follow from it are wrong too.
     """
     is_after_slip = False
-    for place, box in enumerate(sheet.boxes):
-        missed = unfollowed(sheet, recipe, place) if is_after_slip else wrong(sheet, recipe, place, exact)
-        if not missed.any():
+    for index, box in enumerate(sheet.boxes):
+        args = (sheet, recipe, index)
+        wrong = find_unfollowed(*args) if is_after_slip else find_wrong_cells(*args, exact)
+        if not wrong.any():
             yield None
             continue
-        made = stages(sheet, continue_from(recipe, sheet.boxes[:place])) if is_after_slip else exact
+        computed = run_recipe(sheet, continue_from(recipe, sheet.boxes[:index])) if is_after_slip else exact
         is_after_slip = True
-        yield Slip(box, missed, part(made, box))
+        yield Slip(box, wrong, get_stage(computed, box))
 
 
-def is_slip(slips: Sequence[Slip | None]) -> bool:
+def are_slips(slips: Sequence[Slip | None]) -> bool:
+    """Return whether any box has wrong cells, and no box so many that another computation is likelier."""
     shares = [float(slip.cells.sum() / slip.box.given.sum()) for slip in slips if slip]
     return bool(shares) and max(shares) <= FEW
 
 
-def after_slips(sheet: Sheet, slips: Sequence[Slip | None]) -> Iterator[Finding]:
+def describe_boxes(sheet: Sheet, slips: Sequence[Slip | None]) -> Iterator[Finding]:
+    """Yield a finding on each box: its slip, or that it is right, as given or as what follows from a slip."""
     wrong_already = False
     for box, slip in zip(sheet.boxes, slips, strict=True):
-        good = "follows from earlier numbers" if wrong_already else box.counted
-        yield Finding(box.stage, BROKEN, str(slip)) if slip else Finding(box.stage, HELD, good)
-        wrong_already = wrong_already or slip is not None
+        note = "follows from earlier numbers" if wrong_already else box.count_text
+        yield Finding(box.stage, BROKEN, str(slip)) if slip else Finding(box.stage, HELD, note)
+        wrong_already |= slip is not None
 
 
-def sums(sheet: Sheet) -> Iterator[Finding]:
+def check_row_sums(sheet: Sheet) -> Iterator[Finding]:
     """Yield a finding on whether complete rows of softmax weights sum to 1."""
     weights = next((box for box in sheet.boxes if box.stage == "weights"), None)
     if weights is None or not weights.given.all(axis=-1).any() or not sheet.settled.rules.normalizer.exponential:
         return
     totals = weights.values.sum(axis=-1)
-    complete = weights.given.all(axis=-1) & weights.values.any(axis=-1)
-    bad = complete & (np.abs(np.where(complete, totals, 1.0) - 1) > weights.halves.sum(axis=-1) + 1e-9)
-    note = f"{int(bad.sum())} of {int(complete.sum())} do not; one sums to {totals[bad][0]:.4g}" if bad.any() else ""
-    yield Finding("rows of weights sum to 1", BROKEN if bad.any() else HELD, note)
+    is_complete = weights.given.all(axis=-1) & weights.values.any(axis=-1)
+    is_wrong = is_complete & (np.abs(np.where(is_complete, totals, 1.0) - 1) > weights.tolerances.sum(axis=-1) + 1e-9)
+    wrong, complete = int(is_wrong.sum()), int(is_complete.sum())
+    note = f"{wrong} of {complete} do not; one sums to {totals[is_wrong][0]:.4g}" if wrong else ""
+    yield Finding("rows of weights sum to 1", BROKEN if wrong else HELD, note)
 
 
 # Harmless variations in right numbers: steps done early, logits shifted, transposed tables, intermediate rounding
@@ -356,7 +368,7 @@ def sums(sheet: Sheet) -> Iterator[Finding]:
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """An equivalent computation or notation: the boxes, the recipe, and the remark on it."""
+    """An equivalent computation or notation: the sheet read that way, the recipe that fits it, and a remark on it."""
 
     sheet: Sheet
     recipe: Recipe
@@ -370,30 +382,31 @@ def other_readings(sheet: Sheet) -> Iterator[Reading]:
     digits = fewest_digits(sheet)
     if digits is not None:
         remark = f"every step is rounded to {digits} decimals, and the next step uses the rounded numbers"
-        yield Reading(sheet, rounded(sheet.right, digits), remark)
+        yield Reading(sheet, round_steps(sheet.right, digits), remark)
 
 
 def scale_early(sheet: Sheet) -> Iterator[Reading]:
+    """Yield the alternatives in which queries, keys or both are multiplied by the scale, and the scores are not."""
     factor = sheet.settled.multiplier
     if factor == 1 or factor <= 0:
         return
-    for name, query, key in (("q", 1.0, 0.0), ("k", 0.0, 1.0), ("q and k, half to each", 0.5, 0.5)):
+    for name, query_exponent, key_exponent in (("q", 1.0, 0.0), ("k", 0.0, 1.0), ("q and k, half to each", 0.5, 0.5)):
         recipe = sheet.right
-        place = times(recipe.place, {"q": factor**query, "k": factor**key})
+        scaled_place = scale_sides(recipe.place, {"q": factor**query_exponent, "k": factor**key_exponent})
         yield Reading(
             sheet,
-            replace(recipe, place=place, scaled=lambda at, scores: scores),
+            replace(recipe, place=scaled_place, scaled=lambda at, scores: scores),
             f"the scale is already applied to {name}",
         )
 
 
-def times(place: Step, factors: dict[str, float]) -> Step:
+def scale_sides(place: Step, factors: dict[str, float]) -> Step:
     return lambda at, side, heads, positions: place(at, side, heads, positions) * factors.get(side, 1.0)
 
 
 def shift_logits(sheet: Sheet) -> Iterator[Reading]:
     """Yield the alternative that adds a constant to all logits of a query, which a softmax ignores."""
-    exact = stages(sheet, sheet.right)
+    exact = run_recipe(sheet, sheet.right)
     if exact is None or not sheet.settled.rules.normalizer.exponential:
         return
     boxes = tuple(subtract_row_mean(box, exact.get(box.stage)) for box in sheet.boxes)
@@ -410,8 +423,14 @@ def subtract_row_mean(box: Box, array: Array | None) -> Box:
     counts = np.isfinite(deviations).sum(axis=-1, keepdims=True)
     if (counts[box.given.any(axis=-1, keepdims=True)] < 2).any():
         return box
-    mean = np.nansum(deviations, axis=-1, keepdims=True) / np.maximum(counts, 1)
-    return replace(box, values=box.values - mean, halves=2 * box.halves, own=2 * box.own, moves=None)
+    mean = np.nansum(deviations, axis=-1, keepdims=True) / np.maximum(counts, 1)  # rounded too: hence twice the leeway
+    return replace(
+        box,
+        values=box.values - mean,
+        tolerances=2 * box.tolerances,
+        own_tolerances=2 * box.own_tolerances,
+        roundings=None,
+    )
 
 
 def rename_scores(sheet: Sheet) -> Iterator[Reading]:
@@ -424,11 +443,11 @@ def rename_scores(sheet: Sheet) -> Iterator[Reading]:
 
 def transpose_sheet(sheet: Sheet) -> Sheet | None:
     """Return the sheet with all boxes transposed; None if the numbers of one do not fit that way."""
-    boxes = tuple(box for box in map(swapped, sheet.boxes) if box is not None)
+    boxes = tuple(box for box in map(transpose_box, sheet.boxes) if box is not None)
     return replace(sheet, boxes=boxes) if len(boxes) == len(sheet.boxes) else None
 
 
-def swapped(box: Box) -> Box | None:
+def transpose_box(box: Box) -> Box | None:
     """Return a transposed box; None if a number lies outside the square that both layouts share."""
     if TURNED in box.note:
         return box
@@ -436,25 +455,24 @@ def swapped(box: Box) -> Box | None:
     size = min(rows, columns)
     if box.given[..., size:, :].any() or box.given[..., size:].any():
         return None
-    values, halves, own = (transpose_square(array, size) for array in (box.values, box.halves, box.own))
-    return replace(box, values=values, halves=halves, own=own, moves=None, note=f"{box.note}, {TURNED}".strip(", "))
+    return replace(box.rearrange(partial(transpose_square, size=size)), note=f"{box.note}, {TURNED}".strip(", "))
 
 
 def transpose_square(array: Array, size: int) -> Array:
-    whole = np.full(array.shape, np.nan)
-    whole[..., :size, :size] = array[..., :size, :size].swapaxes(-1, -2)
-    return whole
+    transposed = np.full(array.shape, np.nan)
+    transposed[..., :size, :size] = array[..., :size, :size].swapaxes(-1, -2)
+    return transposed
 
 
 def fewest_digits(sheet: Sheet) -> int | None:
     """Return the number of decimals of the coarsest box, if it has 1 to 4."""
-    half = max(float(box.halves.max(initial=0.0, where=box.given)) for box in sheet.boxes)
-    digits = round(-np.log10(2 * half)) if 0 < half < np.inf else 99
+    tolerance = max(float(box.tolerances.max(initial=0.0, where=box.given)) for box in sheet.boxes)
+    digits = round(-np.log10(2 * tolerance)) if 0 < tolerance < np.inf else 99
     return int(digits) if 1 <= digits <= 4 else None
 
 
-def by_own_digits(sheet: Sheet) -> Sheet:
+def with_own_tolerances(sheet: Sheet) -> Sheet:
     """Return the sheet with the tolerances that each number's own digits imply; the same object if none changes."""
-    boxes = tuple(replace(box, halves=box.own, moves=None) for box in sheet.boxes)
-    same = all(np.array_equal(new.halves, old.halves) for new, old in zip(boxes, sheet.boxes, strict=True))
-    return sheet if same else replace(sheet, boxes=boxes)
+    is_unchanged = all(np.array_equal(box.own_tolerances, box.tolerances) for box in sheet.boxes)
+    boxes = tuple(replace(box, tolerances=box.own_tolerances, roundings=None) for box in sheet.boxes)
+    return sheet if is_unchanged else replace(sheet, boxes=boxes)

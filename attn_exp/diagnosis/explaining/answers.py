@@ -1,7 +1,7 @@
 """Explain wrong outputs by the mistakes that reproduce them, or else by the first stage that differs.
 
 `Answers` holds the answers of a function and tries `EXPLANATIONS` on them, one after the other: a mistake explains the
-answers if computing attention with it gives all of them. If none does, `located` says where to look.
+answers if computing attention with it gives all of them. If none does, `locate` says where to look.
 """
 
 from __future__ import annotations
@@ -24,35 +24,35 @@ from attn_exp.diagnosis.asking.case import (
     differs,
     expected,
     is_blind,
-    is_for_no_key,
+    is_usual_without_keys,
     predicted,
     tolerance,
     without_blind,
 )
 from attn_exp.diagnosis.asking.libraries import DIGITS
-from attn_exp.diagnosis.asking.questions import ABOUT_MASKS, MASKS_OF_MORE
+from attn_exp.diagnosis.asking.questions import ABOUT_MASKS, INDIVIDUAL_MASKS
 from attn_exp.diagnosis.calling.ways_to_call import failing
 from attn_exp.diagnosis.recipes.candidates import (
     Candidate,
     Explained,
     Explanation,
-    best,
-    every_mistake,
+    choose_best,
     everywhere,
-    other_settings,
-    pairs_of,
+    list_mistakes,
+    list_other_settings,
+    pair_mistakes,
     rank,
-    scaled_as_usual,
+    use_default_scale,
 )
 from attn_exp.diagnosis.recipes.combinations import (
     INVERTED,
     LARGE_FILL,
     combine,
-    fills_of_raw_logits,
-    fitted_fills,
-    fitted_numbers,
+    combine_parts,
+    fit_fills,
+    fit_numbers,
     has_time,
-    in_several_parts,
+    raw_logit_fills,
 )
 from attn_exp.forms.pipeline import Given
 from attn_exp.mistakes.behaviour import first_keys
@@ -66,7 +66,7 @@ MAX_ROUNDING = 0.2
 """An output is inconclusive if rounding may exceed this fraction of its largest number."""
 MAX_BASES = 3
 """Number of explanations of the unmasked cases that are combined with mask mistakes."""
-HALF = 0.5
+MOSTLY_NAN = 0.5
 """Outputs are mostly NaN if more than this fraction has a smaller fraction of finite numbers."""
 MAX_DISTANCE = 32.0
 """A candidate is ruled out if it is this many times farther from the answers than the nearest candidate."""
@@ -75,7 +75,7 @@ BLOCK_SIZES = range(2, 132)
 OVERFLOWS = ("no_max_subtraction",)
 SHOWN_BY_NAN = (OVERFLOWS, ("one_maximum",), ("mask_hides_all",))
 """Mistakes that can be inferred from NaN alone; too many of the others produce the same NaN."""
-NOTHING = "no known mistake explains it"
+UNEXPLAINED = "no known mistake explains it"
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,10 +108,9 @@ class Answers:
 
         A view in which every answer is right is skipped: two mistakes that cancel each other would "explain" it.
         """
-        coarser = ["float32"] if self.digits > SINGLE else []
-        half = representable([answer for _, answer in self.seen[:4]]) if first else ""
-        coarser += [half] if half else []
-        views = (replace(self, dtype=dtype, digits=DIGITS[dtype]) for dtype in (coarser if first else []))
+        single = "float32" if self.digits > SINGLE else ""
+        coarser = (single, find_half_dtype([answer for _, answer in self.seen[:4]])) if first else ()
+        views = (replace(self, dtype=dtype, digits=DIGITS[dtype]) for dtype in coarser if dtype)
         yield from (view for view in (self, *views) if view.wrong)
 
     @property
@@ -128,10 +127,10 @@ class Answers:
     def single(self) -> list[Candidate]:
         """All candidates with one mistake."""
         return [
-            *every_mistake([case for case, _ in self.seen]),
-            *fitted_fills(self.seen),
-            *fills_of_raw_logits(self.seen),
-            *fitted_numbers(self.wrong, self.fitted),
+            *list_mistakes([case for case, _ in self.seen]),
+            *fit_fills(self.seen),
+            *raw_logit_fills(self.seen),
+            *fit_numbers(self.wrong, self.fitted),
         ]
 
     @cached_property
@@ -177,10 +176,10 @@ class Answers:
             return 0 if output.shape != expected(case)["output"].shape else -1
         # rounding may exceed the output if weights have a vanishing sum, or with logits of 1e9
         is_rough = tolerance(stages, digits) > MAX_ROUNDING * np.abs(np.nan_to_num(stages["output"])).max(initial=1e-30)
-        if (is_rough and np.isfinite(stages["weights"]).all()) or is_for_no_key(output, stages):
+        if (is_rough and np.isfinite(stages["weights"]).all()) or is_usual_without_keys(output, stages):
             return 0
-        rows = {**stages, "output": without_blind(stages["output"], stages)}
-        if differs(without_blind(output, stages), rows, digits) or not is_nearer(output, stages, case, digits):
+        comparable = {**stages, "output": without_blind(stages["output"], stages)}
+        if differs(without_blind(output, stages), comparable, digits) or not is_nearer(output, stages, case, digits):
             return -1
         is_conclusive = candidate.names in SHOWN_BY_NAN or not self.is_right_except_nan(case, output)
         return int(is_conclusive and not is_blind(stages))
@@ -221,19 +220,19 @@ class Answers:
     def one_mistake(self) -> Explained | None:
         fitting = [candidate for candidate in self.single if self.is_explained_by(candidate)]
         uncrossed = [candidate for candidate in fitting if self.count_reproduced(candidate, self.crossed) >= 0]
-        return best(self.keep_nearest(uncrossed or fitting))
+        return choose_best(self.keep_nearest(uncrossed or fitting))
 
     def two_mistakes(self) -> Explained | None:
         if self.are_mostly_nan:
             return None
-        pairs = itertools.takewhile(lambda _: has_time(), pairs_of(self.single, self.seen))
-        return best([pair for pair in pairs if self.is_explained_by(pair)])
+        pairs = itertools.takewhile(lambda _: has_time(), pair_mistakes(self.single, self.seen))
+        return choose_best([pair for pair in pairs if self.is_explained_by(pair)])
 
     @cached_property
     def are_mostly_nan(self) -> bool:
         """Whether most wrong outputs are mostly NaN or infinite, so that many mistakes would fit."""
         outputs = [answer.output for _, answer in self.wrong if answer.output is not None]
-        return bool(np.mean([np.isfinite(output).mean() < HALF for output in outputs] or [True]) > HALF)
+        return bool(np.mean([np.isfinite(output).mean() < MOSTLY_NAN for output in outputs] or [True]) > MOSTLY_NAN)
 
     def several_mistakes(self) -> Explained | None:
         """Find mistakes, at most one per part of attention, in cases without additional masks; then one in masks."""
@@ -244,7 +243,7 @@ class Answers:
         seen = [*wrong, *(pair for pair in plain if pair not in wrong)]
         unmasked = replace(self, seen=seen, ask=lambda: self.split_by_masks(self.fresh)[0])
         bases = [candidate for candidate in self.single if masked and unmasked.is_explained_by(candidate)]
-        combinations = in_several_parts(self.single, wrong[0], self.ask_equal())
+        combinations = combine_parts(self.single, wrong[0], self.ask_equal())
         combinations = itertools.takewhile(lambda _: has_time(), combinations)
         bases += [candidate for candidate in combinations if unmasked.is_explained_by(candidate)]
         return self.add_mask_mistake(bases, masked)
@@ -260,42 +259,43 @@ class Answers:
 
         Every base reproduces the answers without additional masks. The simplest combinations are tried first.
         """
-        found = best(self.keep_if_masks_show(bases, masked))
+        found = choose_best(self.keep_if_masks_show(bases, masked))
         if found is not None or not masked or not bases:
             return found
+        # a common fill, one mask mistake, an inverted mask with that fill, an inverted mask with another mistake
         fewest = min(len(base.names) for base in bases)
         likeliest = sorted((base for base in bases if len(base.names) == fewest), key=rank)[:MAX_BASES]
-        in_masks = [one for one in self.single if mistakes.mistake(one.names[0]).group == "masks"]
-        inverted = [one for one in in_masks if one.names == (INVERTED,)]
-        filled = [combine((one, LARGE_FILL)) for one in inverted]
-        inverted_with_another = [combine((one, other)) for one in inverted for other in in_masks if other != one]
-        for additions in ([LARGE_FILL], in_masks, filled, inverted_with_another):
+        mask_mistakes = [one for one in self.single if mistakes.mistake(one.names[0]).group == "masks"]
+        inversions = [one for one in mask_mistakes if one.names == (INVERTED,)]
+        filled = [combine((inversion, LARGE_FILL)) for inversion in inversions]
+        with_another = [
+            combine((inversion, one)) for inversion in inversions for one in mask_mistakes if one != inversion
+        ]
+        for additions in ([LARGE_FILL], mask_mistakes, filled, with_another):
             combined = [combine((base, addition)) for base in likeliest for addition in additions]
             if fitting := self.keep_if_masks_show(combined, masked):
-                return best(self.keep_nearest(fitting))
+                return choose_best(self.keep_nearest(fitting))
         return None
 
     def keep_if_masks_show(self, candidates: Sequence[Candidate], masked: Seen) -> list[Candidate]:
         """Keep candidates that fit; if answers with additional masks are wrong, each must reproduce one of them."""
         wrong = failing(masked, self.digits)
         return [
-            one
-            for one in candidates
-            if self.is_explained_by(one) and (not wrong or self.count_reproduced(one, wrong) > 0)
+            candidate
+            for candidate in candidates
+            if self.is_explained_by(candidate) and (not wrong or self.count_reproduced(candidate, wrong) > 0)
         ]
 
     def setting_that_fits(self) -> Explained | None:
-        settings = [(words, everywhere(change)) for words, change in other_settings(self.seen[0][0].recipe)]
-        for words, change in (*settings, ("scale=true", scaled_as_usual)):
+        settings = [(words, everywhere(change)) for words, change in list_other_settings(self.seen[0][0].recipe)]
+        for words, change in (*settings, ("scale=true", use_default_scale)):
             if self.is_explained_by(Candidate((words,), change)):
                 return self.batch_mixed() or Explained(setting=words, change=change)  # a mixed batch explains more
         return None
 
     def between_calls(self) -> Explained | None:
-        for name in self.across_calls:
-            if name in ("dropout_on", "not_deterministic", "mask_stale"):
-                return Explained((name,))
-        return None
+        names = [name for name in self.across_calls if name in ("dropout_on", "not_deterministic", "mask_stale")]
+        return Explained((names[0],)) if names else None
 
     def batch_mixed(self) -> Explained | None:
         return Explained(("batch_mixed",)) if "batch_mixed" in self.across_calls else None
@@ -321,13 +321,15 @@ EXPLANATIONS = (
 )
 
 
-def representable(answers: Sequence[Answer]) -> str:
+def find_half_dtype(answers: Sequence[Answer]) -> str:
     """Return the half-precision dtype that represents every number of the answers exactly, or an empty string."""
-    for kind in ("bfloat16", "float16"):  # the coarser first: float16 represents most of its numbers too
-        outputs = [answer.output for answer in answers if answer.output is not None]
-        if outputs and all(np.array_equal(rounded_to(output, kind), output, equal_nan=True) for output in outputs):
-            return kind
-    return ""
+    outputs = [answer.output for answer in answers if answer.output is not None]
+    fitting = (
+        dtype
+        for dtype in ("bfloat16", "float16")  # the coarser first: float16 represents most of its numbers too
+        if all(np.array_equal(rounded_to(output, dtype), output, equal_nan=True) for output in outputs)
+    )
+    return next(fitting, "") if outputs else ""
 
 
 def find_error(candidate: Candidate, case: Case, answer: Answer) -> float:
@@ -386,8 +388,9 @@ def is_nearer(output: Array, stages: Arrays, case: Case, digits: int) -> bool:
     if right["output"].shape != output.shape or not differs(output, right, digits):
         return True
     with np.errstate(all="ignore"):
-        actual, candidate, wanted = (without_blind(one, stages) for one in (output, stages["output"], right["output"]))
-        error, error_of_right = (np.abs(actual - one).max(initial=0.0) for one in (candidate, wanted))
+        outputs = (output, stages["output"], right["output"])
+        actual, candidate, wanted = (without_blind(array, stages) for array in outputs)
+        error, error_of_right = (np.abs(actual - array).max(initial=0.0) for array in (candidate, wanted))
     if not differs(actual, {**right, "output": wanted}, digits):
         return True  # only queries that see no key differ
     return bool(not np.isfinite([error, error_of_right]).all() or error < error_of_right / 2)
@@ -407,19 +410,21 @@ class Located(NamedTuple):
     said: str = ""
 
 
-def located(seen: Seen, wrong: Seen) -> Located:
+def locate(seen: Seen, wrong: Seen) -> Located:
     """Return which cases are wrong, and the stage in which the mistake must be."""
     outputs = [answer.output for _, answer in seen if answer.output is not None and answer.output.size]
     if outputs and all(not output.any() for output in outputs):
-        return Located("", f"zeros for every input; {NOTHING}")
+        return Located("", f"zeros for every input; {UNEXPLAINED}")
     if outputs and all(np.isnan(output).all() for output in outputs):
-        return Located("", f"NaN for every input; {NOTHING}")
+        return Located("", f"NaN for every input; {UNEXPLAINED}")
     wrong_rungs = dict.fromkeys(case.rung for case, _ in wrong)
     answered = dict.fromkeys(case.rung for case, answer in seen if answer.output is not None)
     right_rungs = [rung for rung in answered if rung not in wrong_rungs]
     also_right = f", and right in {', '.join(right_rungs)}" if right_rungs else ""
     found = locate_by_nan(seen, wrong) or locate_by_cases({*wrong_rungs}, seen)
-    return Located(found.stage, f"something else: wrong in {', '.join(wrong_rungs)}{also_right}; {NOTHING}{found.said}")
+    return Located(
+        found.stage, f"something else: wrong in {', '.join(wrong_rungs)}{also_right}; {UNEXPLAINED}{found.said}"
+    )
 
 
 def locate_by_nan(seen: Seen, wrong: Seen) -> Located | None:
@@ -435,7 +440,7 @@ def locate_by_cases(wrong_rungs: set[str], seen: Seen) -> Located:
     """Return what the names of the wrong cases tell."""
     if wrong_rungs == {LARGE}:
         return Located("weights", ". Only large logits go wrong: check what is subtracted before exp, and the division")
-    if wrong_rungs <= {*ABOUT_MASKS, *MASKS_OF_MORE}:
+    if wrong_rungs <= {*ABOUT_MASKS, *INDIVIDUAL_MASKS}:
         return Located("masked")
     if EQUAL in wrong_rungs:
         return Located("", f". With {EQUAL} it is wrong too: look at masks, softmax, and how heads are combined")

@@ -1,7 +1,8 @@
 """The smallest input that still fails: few tokens, heads and dimensions, integer values, shown stage by stage.
 
-`smallest_wrong` takes the wrong cases and returns the first of `smaller` cases that is wrong too; `shown` prints it.
-`evidence_of` packs the answers for `answers`, with fresh calls that an explanation must reproduce as well.
+`smallest_wrong` takes the wrong cases and returns the first of the smaller cases that is wrong too, with its answer;
+`show_smallest` formats both as code to paste and as stages. `collect_answers` packs answers for `answers.py`, with
+fresh calls that an explanation must reproduce as well.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ from attn_exp.rules.rules import Rules
 from attn_exp.rules.scores.added import Added
 from attn_exp.rules.scores.sink import Sink
 
-TRIES = 4
+DRAWS_PER_SIZE = 4
 """Number of random inputs for each size."""
-MOST_CALLS = 400
+MAX_CALLS = 400
 """Maximum number of smaller cases to run in search of one that fails."""
 MAX_DIGITS = 20
 """Maximum number of bits to which a small case is compared, so that the printed numbers differ visibly."""
@@ -51,7 +52,7 @@ MAX_FRESH = 5
 """Number of wrong cases that are run again with these sizes."""
 IMPORTS = {"numpy": "import numpy as np", "torch": "import torch", "jax": "import jax.numpy as jnp"}
 CONSTRUCTORS = {"numpy": "np.array", "torch": "torch.tensor", "jax": "jnp.array"}
-SHOWN = ("q", "k", "v", "scores", "logits", "masked", "weights", "context", "output")
+STAGES_SHOWN = ("q", "k", "v", "scores", "logits", "masked", "weights", "context", "output")
 PRECEDING = {"masked": "logits", "output": "context"}
 """Stages that are skipped if they equal the one before."""
 
@@ -61,32 +62,32 @@ def smallest_wrong(caller: Caller, function: Bound, wrong: Seen, digits: int) ->
     if function.inside is not None:
         return None
     case, _ = wrong[0]
-    for small in islice(smaller(case, caller), MOST_CALLS):
+    for small in islice(yield_smaller_cases(case, caller), MAX_CALLS):
         answer = caller(small)
         if answer.output is not None and differs(answer.output, expected(small), min(digits, MAX_DIGITS)):
             return small, answer
     return None
 
 
-def shown(
+def show_smallest(
     own: OwnFunction, caller: Caller, small: Case, answer: Answer, change: Change | None, digits: int
 ) -> Smallest:
     """Return the smallest case as code to paste, with its stages; `change` is the mistake that explains it, if any."""
     return replace(
-        as_python(own, caller, small, answer), stages=stages_beside(small, answer, change, min(digits, MAX_DIGITS))
+        format_call(own, caller, small, answer), stages=compare_stages(small, answer, change, min(digits, MAX_DIGITS))
     )
 
 
-def fresh(caller: Caller, function: Bound, wrong: Seen) -> list[Asked]:
+def run_fresh_cases(caller: Caller, function: Bound, wrong: Seen) -> list[Asked]:
     """Run the wrong cases again with other sizes and numbers; an explanation must reproduce the new answers too."""
     cases: list[Case] = []
-    is_few = caller.library.name == "jax"  # JAX compiles again for each size
-    for case in list({case.rung: case for case, _ in wrong}.values())[: 2 if is_few else MAX_FRESH]:
+    compiles_per_size = caller.library.name == "jax"  # JAX compiles again for each size
+    for case in list({case.rung: case for case, _ in wrong}.values())[: 2 if compiles_per_size else MAX_FRESH]:
         if function.inside is not None:
             cases += redraw_tokens(case)
         else:
-            resized = (resize_case(case, caller, *sizes) for sizes in FRESH_SIZES[: 2 if is_few else None])
-            cases += [small for small in resized if small is not None]
+            resized = (resize_case(case, caller, *sizes) for sizes in FRESH_SIZES[: 2 if compiles_per_size else None])
+            cases += [fitting for fitting in resized if fitting is not None]
     return [(case, caller(case)) for case in cases]
 
 
@@ -98,55 +99,59 @@ def redraw_tokens(case: Case) -> Iterator[Case]:
     has_size = any(isinstance(mask, Allowed) or np.size(getattr(mask, "lengths", 0)) > 1 for mask in masks)
     sizes = [(batch, rows)] if has_size else [(batch, rows), (1, 5), (3, 4)]
     scale = max(np.abs(case.given.x).mean(), 1e-3)
-    for seed, (examples, length) in enumerate(sizes):
+    for seed, (example_count, length) in enumerate(sizes):
         rng, memory = np.random.default_rng([17, seed]), case.given.memory
-        x = rng.standard_normal((examples, length, width)) * scale
+        x = rng.standard_normal((example_count, length, width)) * scale
         if memory is not None:  # same batch size, and the same difference between memory length and length of x
             keys = max(1, length + memory.shape[1] - rows)
-            memory = rng.standard_normal((examples, keys, memory.shape[2])) * scale
+            memory = rng.standard_normal((example_count, keys, memory.shape[2])) * scale
         yield replace(case, given=replace(case.given, x=x, memory=memory))
 
 
 def resize_case(case: Case, caller: Caller, rows: int, keys: int, size: int) -> Case | None:
     """Return a case with random inputs of about these sizes; None if its rules do not fit them."""
-    shape = at_of(case)
-    if case.given.x is not None or shape.rows == shape.keys:
+    sizes = at_of(case)
+    if case.given.x is not None or sizes.rows == sizes.keys:
         rows = keys
     if not all(covers_sizes(mask, rows, keys) for mask in case.recipe.rules.masks):
-        rows, keys = min(rows, shape.rows), min(keys, shape.keys)
+        rows, keys = min(rows, sizes.rows), min(keys, sizes.keys)
     if caller.is_made or any(position.misfit(size) for position in case.recipe.positions):
-        size = shape.size
-    small = small_case(case, (shape.heads, shape.groups, rows, keys, size), caller.request, 0, keep_scale=True)
-    return small if is_valid(small) else None
+        size = sizes.size
+    resized = make_small_case(case, (sizes.heads, sizes.groups, rows, keys, size), caller.request, 0, keeps_scale=True)
+    return resized if is_valid_case(resized) else None
 
 
-def is_valid(small: Case) -> bool:
+def is_valid_case(case: Case) -> bool:
     """Return whether the rules of a case fit its sizes, and every query sees a key."""
-    shape = at_of(small)
-    rules = (*small.recipe.rules.masks, *small.recipe.rules.scores)
-    is_misfit = any(rule.misfit(shape.heads, shape.rows, shape.keys) for rule in rules)
-    return not is_misfit and not blind(expected(small)["masked"]).any()
+    sizes = at_of(case)
+    rules = (*case.recipe.rules.masks, *case.recipe.rules.scores)
+    is_misfit = any(rule.misfit(sizes.heads, sizes.rows, sizes.keys) for rule in rules)
+    return not is_misfit and not blind(expected(case)["masked"]).any()
 
 
-def smaller(case: Case, caller: Caller) -> Iterator[Case]:
+def yield_smaller_cases(case: Case, caller: Caller) -> Iterator[Case]:
     """Yield cases like this one with fewer tokens, heads and dimensions, those with the smallest q, k and v first."""
-    shape = at_of(case)
-    heads_to_try = {1, 2, shape.heads} if can_choose_heads(caller) else {shape.heads}
-    head_sizes = {shape.size} if caller.is_made else {1, 2, 4}
-    sizes = product(heads_to_try, range(1, 5), range(1, 5), head_sizes)
-    counted = [(heads * (rows + 2 * keys) * size, heads, rows, keys, size) for heads, rows, keys, size in sizes]
+    sizes = at_of(case)
+    heads_to_try = {1, 2, sizes.heads} if can_choose_heads(caller) else {sizes.heads}
+    head_sizes = {sizes.size} if caller.is_made else {1, 2, 4}
+    choices = product(heads_to_try, range(1, 5), range(1, 5), head_sizes)
+    # the count of numbers in q, k and v comes first, so that sorting puts the smallest cases first
+    counted = [(heads * (rows + 2 * keys) * size, heads, rows, keys, size) for heads, rows, keys, size in choices]
     for _, heads, rows, keys, size in sorted(counted):
         if can_have_sizes(case, heads, rows, keys, size):
-            groups = heads if shape.groups == shape.heads else shape.groups
-            cases = (small_case(case, (heads, groups, rows, keys, size), caller.request, seed) for seed in range(TRIES))
-            yield from filter(is_valid, cases)
+            groups = heads if sizes.groups == sizes.heads else sizes.groups
+            cases = (
+                make_small_case(case, (heads, groups, rows, keys, size), caller.request, seed)
+                for seed in range(DRAWS_PER_SIZE)
+            )
+            yield from filter(is_valid_case, cases)
 
 
 def can_have_sizes(case: Case, heads: int, rows: int, keys: int, size: int) -> bool:
-    shape, recipe = at_of(case), case.recipe
-    is_square = case.given.x is not None or shape.rows == shape.keys
+    sizes, recipe = at_of(case), case.recipe
+    is_square = case.given.x is not None or sizes.rows == sizes.keys
     can_have_tokens = not is_square or rows == keys
-    can_have_heads = shape.heads in (shape.groups, heads)
+    can_have_heads = sizes.heads in (sizes.groups, heads)
     return can_have_tokens and can_have_heads and (
         all(covers_sizes(mask, rows, keys) for mask in recipe.rules.masks)
         and not any(position.misfit(size) for position in recipe.positions)
@@ -161,8 +166,8 @@ def covers_sizes(mask: Mask, rows: int, keys: int) -> bool:
     return not isinstance(mask, Allowed) or (rows <= mask.values.shape[-2] and keys <= mask.values.shape[-1])
 
 
-def small_case(
-    case: Case, sizes: tuple[int, int, int, int, int], request: Request, seed: int, keep_scale: bool = False
+def make_small_case(
+    case: Case, sizes: tuple[int, int, int, int, int], request: Request, seed: int, keeps_scale: bool = False
 ) -> Case:
     """Return a case of these sizes with integer inputs 0 to 3.
 
@@ -171,18 +176,18 @@ def small_case(
         sizes: numbers of heads, key/value heads, queries and keys, and the head size.
         request: tells how queries and keys are aligned.
         seed: of the random generator.
-        keep_scale: draw normal numbers instead, with the batch size and magnitude of the case.
+        keeps_scale: draw normal numbers instead, with the batch size and magnitude of the case.
     """
     heads, groups, rows, keys, size = sizes
     recipe = replace(case.recipe, rules=resize_rules(case, sizes, request), heads=heads, groups=groups)
     rng = np.random.default_rng([seed, *sizes])
 
     def draw(*shape: int) -> Array:
-        return rng.standard_normal(shape) if keep_scale else rng.integers(0, 4, shape).astype(np.float64)
+        return rng.standard_normal(shape) if keeps_scale else rng.integers(0, 4, shape).astype(np.float64)
 
-    batch = at_of(case).batch if keep_scale else 1
-    main_input = case.given.q if case.given.x is None else case.given.x
-    scale = float(np.abs(main_input).mean()) or 1.0 if keep_scale and main_input is not None else 1.0
+    batch = at_of(case).batch if keeps_scale else 1
+    queries = case.given.q if case.given.x is None else case.given.x  # or the x from which they are computed
+    scale = float(np.abs(queries).mean()) or 1.0 if keeps_scale and queries is not None else 1.0
     if case.given.x is None:
         q_shape, k_shape = (batch, heads, rows, size), (batch, groups, keys, size)
         return replace(case, recipe=recipe, given=Given(draw(*q_shape) * scale, draw(*k_shape), draw(*k_shape)))
@@ -198,14 +203,12 @@ def small_case(
 def resize_rules(case: Case, sizes: tuple[int, int, int, int, int], request: Request) -> Rules:
     """Return the rules of a case for other sizes: masks and scores cut down, default scale and offset adjusted."""
     heads, _, rows, keys, size = sizes
-    shape, rules = at_of(case), case.recipe.rules
-    masks = tuple(cut_down(mask, (heads, rows, keys), shape.keys) for mask in rules.masks)
-    scores = tuple(cut_down(score, (heads, rows, keys), shape.keys) for score in rules.scores)
-    has_default_scale = np.isclose(rules.scale, 1 / np.sqrt(shape.size))
+    old_sizes, rules = at_of(case), case.recipe.rules
+    masks = tuple(cut_down(mask, (heads, rows, keys), old_sizes.keys) for mask in rules.masks)
+    scores = tuple(cut_down(score, (heads, rows, keys), old_sizes.keys) for score in rules.scores)
+    has_default_scale = np.isclose(rules.scale, 1 / np.sqrt(old_sizes.size))
     scale = 1 / np.sqrt(size) if has_default_scale else rules.scale
-    last = AllOf(masks).unpadded(keys) if request.align == "before_filler" else keys
-    offset = 0 if request.align == "top_left" else last - rows
-    return replace(rules, masks=masks, scores=scores, scale=scale, offset=offset)
+    return replace(rules, masks=masks, scores=scores, scale=scale, offset=request.find_offset(masks, rows, keys))
 
 
 def cut_down(rule: Any, sizes: tuple[int, int, int], old_keys: int) -> Any:
@@ -226,36 +229,37 @@ def cut_down(rule: Any, sizes: tuple[int, int, int], old_keys: int) -> Any:
     return Sink(np.resize(rule.logit, heads).tolist()) if isinstance(rule, Sink) else rule
 
 
-def as_python(own: OwnFunction, caller: Caller, case: Case, answer: Answer) -> Smallest:
+def format_call(own: OwnFunction, caller: Caller, case: Case, answer: Answer) -> Smallest:
     """Return a case as code that calls the user's function, with the actual and the expected output as text."""
-    parameters, by_role = caller.offer.parameters, caller.arguments(case)
-    arguments = {name: by_role[role] for role, name in parameters.items() if role in by_role}
+    parameters, values_by_role = caller.offer.parameters, caller.arguments(case)
+    arguments = {name: values_by_role[role] for role, name in parameters.items() if role in values_by_role}
     positional = [parameters[role] for role in caller.offer.positional]
     if isinstance(caller.function, Adapter):
         arguments, positional = caller.function.arguments(**arguments), list(caller.function.positional)
-    module = module_of(own)
+    module = find_module(own)
     lines = [f"from {module} import {own.name.split('.')[0]}"] * bool(module) + [IMPORTS[caller.library.name]]
-    call = []
+    call_arguments = []
     for name, value in sorted(arguments.items(), key=lambda item: item[0] not in positional):
         is_array = hasattr(value, "shape")
         if is_array:
-            lines.append(f"{name} = {literal(np.asarray(caller.library.back(value)), caller)}")
-        call.append(("" if name in positional else f"{name}=") + (name if is_array else repr(value)))
-    lines.append(f"{own.name}({', '.join(call)})")
+            lines.append(f"{name} = {format_literal(np.asarray(caller.library.back(value)), caller)}")
+        call_arguments.append(("" if name in positional else f"{name}=") + (name if is_array else repr(value)))
+    lines.append(f"{own.name}({', '.join(call_arguments)})")
     assert answer.output is not None
-    right = expected(case)["output"]
-    is_shape_wrong = answer.output.shape != right.shape  # then only the shapes matter
-    return Smallest("\n".join(lines), brief(answer.output, is_shape_wrong), brief(right, is_shape_wrong))
+    expected_output = expected(case)["output"]
+    is_shape_wrong = answer.output.shape != expected_output.shape  # then only the shapes matter
+    actual, wanted = (format_array(array, is_shape_wrong) for array in (answer.output, expected_output))
+    return Smallest("\n".join(lines), actual, wanted)
 
 
-def literal(array: Array, caller: Caller) -> str:
+def format_literal(array: Array, caller: Caller) -> str:
     """Return an array as code of the caller's library."""
     dtype = ", dtype=torch.float64" if caller.library.name == "torch" and array.dtype.kind not in "bi" else ""
     numbers = str(array.tolist()).replace(".0,", ".,").replace(".0]", ".]")
     return f"{CONSTRUCTORS[caller.library.name]}({numbers}{dtype})"
 
 
-def module_of(own: OwnFunction) -> str:
+def find_module(own: OwnFunction) -> str:
     """Return the module from which to import the user's function."""
     target = own.target.rpartition(":")[0]
     if target and not target.endswith(".py"):
@@ -264,7 +268,7 @@ def module_of(own: OwnFunction) -> str:
     return stem if own.file and "site-packages" not in own.file else getattr(own.function, "__module__", "") or stem
 
 
-def brief(array: Array, with_shape: bool) -> str:
+def format_array(array: Array, with_shape: bool) -> str:
     text = str(np.round(array if with_shape else np.squeeze(array), 4).tolist())
     return f"{text}, of shape {list(array.shape)}" if with_shape else text
 
@@ -272,36 +276,36 @@ def brief(array: Array, with_shape: bool) -> str:
 # A case stage by stage: actual values next to the expected ones
 
 
-def stages_beside(case: Case, answer: Answer, change: Change | None, digits: int) -> tuple[Stage, ...]:
+def compare_stages(case: Case, answer: Answer, change: Change | None, digits: int) -> tuple[Stage, ...]:
     """Return the stages of a case up to the output, actual next to expected.
 
     The actual output is that of the function; if a mistake explains it, the other stages are computed with the mistake.
     """
     right, actual = expected(case), find_actual_stages(case, answer, change, digits)
-    repeated = [name for name, before in PRECEDING.items() if np.array_equal(right[before], right[name])]
+    repeated = [name for name, previous in PRECEDING.items() if np.array_equal(right[previous], right[name])]
     bound = max(tolerance(right, digits), 1e-9)
-    names = [name for name in SHOWN if name in right and name not in repeated]
+    names = [name for name in STAGES_SHOWN if name in right and name not in repeated]
     return tuple(compare_stage(name, right[name], actual.get(name), bound) for name in names)
 
 
 def find_actual_stages(case: Case, answer: Answer, change: Change | None, digits: int) -> dict[str, Array]:
     """Return the output of the function and, if attention with the mistake `change` gives it too, all of its stages."""
     assert answer.output is not None
-    last = {"output": answer.output} | ({"context": answer.output} if answer.output.ndim == 4 else {})
+    output_stages = {"output": answer.output} | ({"context": answer.output} if answer.output.ndim == 4 else {})
     stages = predicted(change(case), case.given) if change is not None else None
     if stages is None or differs(answer.output, stages, digits):
-        return last
-    return stages | last
+        return output_stages
+    return stages | output_stages
 
 
-def compare_stage(name: str, right: Array, actual: Array | None, bound: float) -> Stage:
+def compare_stage(name: str, expected: Array, actual: Array | None, bound: float) -> Stage:
     if actual is None:
-        return Stage(name, cells(right), (), False)
-    is_same = right.shape == actual.shape and np.allclose(right, actual, rtol=1e-6, atol=bound, equal_nan=True)
-    return Stage(name, cells(right), cells(actual), not is_same)
+        return Stage(name, format_cells(expected), (), False)
+    is_same = expected.shape == actual.shape and np.allclose(expected, actual, rtol=1e-6, atol=bound, equal_nan=True)
+    return Stage(name, format_cells(expected), format_cells(actual), not is_same)
 
 
-def cells(array: Array) -> Cells:
+def format_cells(array: Array) -> Cells:
     """Format an array without its batch axis: one matrix of strings per head, with four significant digits."""
     shape = array.shape[-2:] if array.ndim > 1 else (1, array.size)
     matrices = array.reshape(math.prod(array.shape[:-2]), *shape)  # the array may be empty
@@ -315,37 +319,38 @@ def format_number(number: float) -> str:
 # Fresh calls of a function that answered wrongly: an explanation must reproduce their outputs too
 
 
-def evidence_of(
+def collect_answers(
     caller: Caller, tried: Tried, seen: Seen, wrong: Seen, *, digits: int, broken: Sequence[str] = (),
     small: Asked | None = None,
 ) -> Answers:  # fmt: skip
+    """Return the answers to explain, wrong ones first; `small` is the smallest wrong case, if one was found."""
     function, wrong_cases = tried.function, {case for case, _ in wrong}
     right = [(case, answer) for case, answer in seen if case not in wrong_cases]
 
     @cache  # every view calls this, and each call would build a layer again
     def ask() -> Seen:
-        return [*fresh(caller, function, of_one_input(wrong)), *([small] if small else [])]
+        return [*run_fresh_cases(caller, function, select_one_input(wrong)), *([small] if small else [])]
 
     def ask_equal() -> Asked | None:
-        return of_equal_scores(caller, function, ways_to_call.rounded(tried.case, caller), seen)
+        return ask_equal_scores(caller, function, ways_to_call.rounded(tried.case, caller), seen)
 
     return Answers(
-        [*promised(wrong), *right], digits, DIGITS[caller.dtype], broken, ask=ask, ask_equal=ask_equal,
+        [*select_promised(wrong), *right], digits, DIGITS[caller.dtype], broken, ask=ask, ask_equal=ask_equal,
         crossed=[(case, answer) for case, answer in wrong if case.rung == CROSS],
     )  # fmt: skip
 
 
-def promised(wrong: Seen) -> Seen:
+def select_promised(wrong: Seen) -> Seen:
     """Return the wrong answers to inputs that the function must support, or all wrong answers if there are none."""
-    return [(case, answer) for case, answer in of_one_input(wrong) if not case.unpromised] or wrong
+    return [(case, answer) for case, answer in select_one_input(wrong) if not case.unpromised] or wrong
 
 
-def of_one_input(wrong: Seen) -> Seen:
+def select_one_input(wrong: Seen) -> Seen:
     """Return the wrong answers except those to keys of another input, or all wrong answers if there are no others."""
     return [(case, answer) for case, answer in wrong if case.rung != CROSS] or wrong
 
 
-def of_equal_scores(caller: Caller, function: Bound, case: Case, seen: Seen) -> Asked | None:
+def ask_equal_scores(caller: Caller, function: Bound, case: Case, seen: Seen) -> Asked | None:
     """Return a case whose scores are all equal, with its answer; for a layer, its query projection is made zero."""
     if caller.offer.core:
         return next((pair for pair in seen if pair[0].rung == EQUAL), None)

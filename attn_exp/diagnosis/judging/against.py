@@ -26,14 +26,14 @@ from time import perf_counter
 import numpy as np
 
 from attn_exp.diagnosis.asking.case import Case
-from attn_exp.diagnosis.asking.offer import WIDE, Offer, at_of, axes, has_batch, has_heads, is_joined
+from attn_exp.diagnosis.asking.offer import WIDE_LAYOUT, Offer, at_of, format_axes, has_batch, has_heads, is_joined
 from attn_exp.diagnosis.asking.questions import HeadsMaker, LayerMaker, core_cases, layer_cases
 from attn_exp.diagnosis.asking.request import Request, with_words
 from attn_exp.diagnosis.calling import conventions, ways_to_call
 from attn_exp.diagnosis.calling.behaviour import masked
 from attn_exp.diagnosis.calling.call import Bound, Caller
 from attn_exp.diagnosis.explaining.answers import SINGLE
-from attn_exp.diagnosis.explaining.smallest import MOST_CALLS, as_python, small_case, smaller
+from attn_exp.diagnosis.explaining.smallest import MAX_CALLS, format_call, make_small_case, yield_smaller_cases
 from attn_exp.diagnosis.judging.check import check
 from attn_exp.diagnosis.judging.check_layer import bind_readable_layer, is_layer
 from attn_exp.diagnosis.judging.parting import EMPTY_ROWS, FOLLOWS, Pair, compare_traces, find_causes
@@ -165,7 +165,7 @@ def common_request(both: Both, request: Request) -> Request:
     The rules are added only if both functions follow them or take them as arguments.
     """
     rules = list(dict.fromkeys([*both[0].rules, *both[1].rules]))
-    if not rules or any(rule.partition("=")[0].split(".")[0] in request.said for rule in rules):
+    if not rules or any(rule.partition("=")[0].split(".")[0] in request.names_typed for rule in rules):
         return request
     by_flag = rules == ["mask=causal"]
     can_follow = all(set(rules) <= {*side.rules} or (by_flag and side.takes("causal")) for side in both)
@@ -209,7 +209,7 @@ def cases_of_both(both: Both, common: Request, quick: bool) -> Iterator[Case]:
     offer, layout, inside = joint_offer(both), joint_layout(both), both[0].function.inside
     maker: HeadsMaker | LayerMaker
     if offer.core:
-        maker = HeadsMaker(common, offer, layout, layout, one_size=0)
+        maker = HeadsMaker(common, offer, layout, layout, only_head_size=0)
         questions = list(core_cases(common, offer, layout, quick))
         yield from questions
         yield from ambiguous_cases(both, common, maker, {case.rung for case in questions})
@@ -252,7 +252,7 @@ def joint_layout(both: Both) -> str:
     """Return the layout of the common cases: an axis for batch or heads only if both functions have it."""
     layouts = [side.caller.layout for side in both]
     if all(map(is_joined, layouts)):
-        return WIDE
+        return WIDE_LAYOUT
     return f"{'b' * all(map(has_batch, layouts))}{'h' * all(map(has_heads, layouts))}td"
 
 
@@ -345,7 +345,7 @@ def differing_rules(both: Both) -> list[str]:
 
 def describe_call(side: Implementation) -> str:
     caller = side.caller
-    inputs = f"q, k, v [{axes(caller.layout)}]" if caller.offer.core else "x"
+    inputs = f"q, k, v [{format_axes(caller.layout)}]" if caller.offer.core else "x"
     details = filter(None, (caller.offer.said, caller.library.name, caller.dtype, str(caller.masking)))
     under = f", under {side.verdict.right_under}" if side.verdict.right_under else ""
     return f"{side.name} with {', '.join((inputs, *details))}{under}"
@@ -433,10 +433,10 @@ def smallest_of_both(both: Both, case: Case, digits: int) -> tuple[Smallest, Sma
     first, second = both
     if first.function.inside is not None:
         return None
-    for small in islice(small_cases(case, first.caller), MOST_CALLS):
+    for small in islice(small_cases(case, first.caller), MAX_CALLS):
         answers = (first.caller(small), second.caller(small))
         if Pair(small, answers, min(digits, 20)).part(digits):
-            return as_python(first.target, first.caller, small, answers[0]), as_python(
+            return format_call(first.target, first.caller, small, answers[0]), format_call(
                 second.target, second.caller, small, answers[1]
             )
     return None
@@ -444,5 +444,7 @@ def smallest_of_both(both: Both, case: Case, digits: int) -> tuple[Smallest, Sma
 
 def small_cases(case: Case, caller: Caller) -> Iterator[Case]:
     if case.rung == EMPTY_ROWS:
-        yield masked(small_case(case, (1, 1, 2, 2, 1), caller.request, 1), np.array([[True, True], [False, False]]))
-    yield from smaller(case, caller)
+        yield masked(
+            make_small_case(case, (1, 1, 2, 2, 1), caller.request, 1), np.array([[True, True], [False, False]])
+        )
+    yield from yield_smaller_cases(case, caller)

@@ -16,7 +16,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.asking.jaxprs import trace_once
-from attn_exp.diagnosis.asking.libraries import parts_of, stack
+from attn_exp.diagnosis.asking.libraries import collect_arrays, stack
 from attn_exp.diagnosis.asking.names import side_of_name
 from attn_exp.diagnosis.asking.offer import Offer
 from attn_exp.diagnosis.asking.questions import Inside
@@ -97,7 +97,7 @@ def read_inside(observed: Observed) -> tuple[Inside, frozenset[str]]:
     width = arrays["W_v"].shape[1] // max(groups, 1) * heads
     if "W_o" in arrays and len(arrays["W_o"]) != width:  # as in a loop over the batch
         raise UnreadMatricesError(f"heads output {width} numbers, but the output projection takes {len(arrays['W_o'])}")
-    return Inside(arrays, heads, groups, around, observed.tokens), found.turns
+    return Inside(arrays, heads, groups, around, observed.tokens), found.rotated
 
 
 def count_heads(observed: Observed, found: Matrices) -> tuple[int, int]:
@@ -156,7 +156,7 @@ def bound_layer(layer: Layer, inside: Inside) -> Bound:
     def call_once(inputs: Mapping[str, Any], masks: Mapping[str, Any]) -> Any:
         arrays = {role: lay(array, layer.inputs[role], find_height(layer, array.shape[1]))
                   for role, array in inputs.items()}  # fmt: skip
-        parts = parts_of(ask(arrays, masks))
+        parts = collect_arrays(ask(arrays, masks))
         output = next(iter(parts), "")
         return {**parts, output: unlay(parts[output], output_axes)} if parts else parts
 
@@ -340,8 +340,8 @@ def is_mean(recording: Recording, index: int) -> bool:
     operation, axes = operations[index], find_axes(operations[index])
     live = [place for place in range(len(operation.inputs)) if recording.is_live(index, place)]
     if axes is not None:
-        return any(sum_to_one(axes.side(operation.inputs[place], side), -1)
-                   for side, place in enumerate(axes.places) if place in live)  # fmt: skip
+        return any(sum_to_one(axes.arrange_side(operation.inputs[place], side), -1)
+                   for side, place in enumerate(axes.input_indices) if place in live)  # fmt: skip
     is_summed = any(index in later.producers and "sum" in later.name for later in operations)
     return operation.name.startswith("mul") and is_summed and any(
         sum_to_one(operation.inputs[place], axis) for place in live for axis in range(operation.inputs[place].ndim)

@@ -18,7 +18,7 @@ from time import perf_counter
 import numpy as np
 
 from attn_exp.diagnosis.asking.libraries import replaced_in_numpy
-from attn_exp.diagnosis.asking.questions import ABOUT_MASKS, MASKS_OF_MORE
+from attn_exp.diagnosis.asking.questions import ABOUT_MASKS, INDIVIDUAL_MASKS
 from attn_exp.diagnosis.asking.request import Request, with_words
 from attn_exp.diagnosis.bind.sizes import sizes_of_file
 from attn_exp.diagnosis.calling import conventions, ways_to_call
@@ -34,8 +34,8 @@ from attn_exp.diagnosis.judging.judge_answers import (
 )
 from attn_exp.diagnosis.judging.layer_passes import with_findings
 from attn_exp.diagnosis.judging.unasked import with_outcome
-from attn_exp.diagnosis.recipes.candidates import Explained, everywhere, gives
-from attn_exp.diagnosis.recipes.combinations import EXPLAINING, start_clock
+from attn_exp.diagnosis.recipes.candidates import Explained, everywhere, reproduces
+from attn_exp.diagnosis.recipes.combinations import MAX_SECONDS, start_clock
 from attn_exp.errors import HERE, FaultError, UserError, fault_line, way_of
 from attn_exp.experiment.verdict import (
     ANSWERED,
@@ -86,7 +86,7 @@ def check(own: OwnFunction, request: Request, quick: bool = False) -> Verdict:
         if fault is not None:
             return report_fault(own, request, fault)
         if clock.was_over and not verdict.passed:
-            skipped = f"combinations of mistakes (the search was stopped after {EXPLAINING:g} s)"
+            skipped = f"combinations of mistakes (the search was stopped after {MAX_SECONDS:g} s)"
             verdict = replace(verdict, not_asked=(*verdict.not_asked, skipped))
         return replace(with_outcome(verdict, own, request), seconds=perf_counter() - start)
 
@@ -119,7 +119,7 @@ def judge_convention(
     """Check again under the convention that a mistake may be; None if that does not make the function right."""
     setting, meaning = CONVENTIONS.get(" ".join(verdict.mistakes), ("", ""))
     is_unused = setting == conventions.NEIGHBOURS and not request.positions
-    if not setting or is_unused or setting.partition("=")[0] in request.said:
+    if not setting or is_unused or setting.partition("=")[0] in request.names_typed:
         return None
     other = judge(with_words(request, setting))
     if not other.passed and (other.mistakes or not other.right_under):  # it may be right with one more convention
@@ -142,7 +142,7 @@ def judge_neighbours(
         or about_positions > {"rope_pairing"}
         or ("rope_pairing" in about_positions and names_neighbours(own))
     )
-    if not may_explain or not request.positions or setting.partition("=")[0] in request.said:
+    if not may_explain or not request.positions or setting.partition("=")[0] in request.names_typed:
         return verdict
     other = judge(with_words(request, setting))
     return verdict if other.unexplained or not other.mistakes else conventions.under(other, request, setting)
@@ -225,7 +225,7 @@ def check_under_fitting_settings(own: OwnFunction, tried: Tried, quick: bool) ->
     request, case, answer = tried.caller.request, tried.case, tried.answer
     heads = conventions.of_heads_inside(tried.caller, case) if tried.function.inside is None else ()
     fitting = conventions.find_settings(tried.caller, case, answer, digits) or [
-        words for words, recipe in heads if gives(recipe, case, answer, digits)
+        words for words, recipe in heads if reproduces(recipe, case, answer, digits)
     ]
     if not fitting:
         return None
@@ -262,7 +262,7 @@ def check_both_polarities(own: OwnFunction, caller: Caller, tried: Tried, reques
     verdict = report_polarities(judge_answers_and_mask_format(own, caller, tried, quick), caller)
     may_hide = not verdict.passed and (conventions.INVERTED in verdict.mistakes or (hides and not verdict.mistakes))
     broken = {finding.rung for finding in verdict.findings if finding.state == BROKEN}
-    if not may_hide and not (verdict.unexplained and broken <= {*ABOUT_MASKS, *MASKS_OF_MORE}):
+    if not may_hide and not (verdict.unexplained and broken <= {*ABOUT_MASKS, *INDIVIDUAL_MASKS}):
         return verdict
     inverted = inverted or check_inverted(own, tried, request, quick)
     if not may_hide and (not inverted.mistakes or "mask_hides_all" in inverted.mistakes):

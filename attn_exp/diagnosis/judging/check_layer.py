@@ -15,7 +15,7 @@ from typing import Any
 
 from attn_exp.diagnosis.asking.case import expected
 from attn_exp.diagnosis.asking.names import every_parameter, is_required, plain, words_in
-from attn_exp.diagnosis.asking.offer import KNOWN
+from attn_exp.diagnosis.asking.offer import KNOWN_LAYOUTS
 from attn_exp.diagnosis.asking.questions import Inside, layer_cases
 from attn_exp.diagnosis.asking.request import Request, with_words
 from attn_exp.diagnosis.bind.arguments import ROTARY
@@ -217,12 +217,14 @@ def add_layer_settings(request: Request, own: OwnFunction, layer: Layer) -> Requ
         return request
     axes = layer.inputs.get("q", "m") if layer.axes_told else ""
     heads, groups = (layer.sizes.get(letter) if "h" in axes else None for letter in "hg")
-    has_layout = axes in KNOWN and "m" not in axes and not request.layout
+    has_layout = axes in KNOWN_LAYOUTS and "m" not in axes and not request.layout
     settings = {"convention": {"hides": BLOCKS, "attends": "convention=none"}.get(layer.mask_true, ""),
                 "head": f"head={heads}" if heads else "",
                 "kv_head": f"kv_head={groups}" if groups not in (None, heads) else "",
                 "layout": f"layout={axes}" if has_layout else ""}  # fmt: skip
-    return with_words(request, " ".join(word for name, word in settings.items() if word and name not in request.said))
+    return with_words(
+        request, " ".join(word for name, word in settings.items() if word and name not in request.names_typed)
+    )
 
 
 def check_observed(own: OwnFunction, observed: Observed, request: Request, check: Check) -> Verdict:
@@ -331,7 +333,7 @@ def name_wrong_turns(turns: frozenset[str]) -> tuple[str, ...]:
 def reproduces_output(observed: Observed, bound: Bound, request: Request) -> bool:
     """Return whether the definition under these settings gives the recorded output of the layer."""
     assert bound.inside is not None
-    inputs, answer = list(observed.recording.given[0].values()), answer_rows(observed.recording)
+    inputs, answer = list(observed.recording.inputs_by_run[0].values()), answer_rows(observed.recording)
     case = next(layer_cases(request, bound.offer, True, bound.inside))
     given = replace(case.given, x=inputs[0], memory=inputs[-1] if len(inputs) > 1 else None)
     right = expected(replace(case, given=given))["output"]

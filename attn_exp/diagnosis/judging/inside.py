@@ -15,7 +15,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.asking.case import Answer, Asked, Case, differs, expected, without_blind
-from attn_exp.diagnosis.asking.libraries import library
+from attn_exp.diagnosis.asking.libraries import load_library
 from attn_exp.diagnosis.asking.names import plain
 from attn_exp.diagnosis.asking.offer import MASKINGS, PADDINGS, Masking
 from attn_exp.diagnosis.asking.request import Request, with_words
@@ -25,7 +25,7 @@ from attn_exp.diagnosis.judging.bound_layers import BATCH, Observed, leave_open
 from attn_exp.diagnosis.observe.cores import Core, MixedTokensError, arrange_core, find_pairs
 from attn_exp.diagnosis.observe.matrices import find_output, output_inputs, read_projection
 from attn_exp.diagnosis.observe.recording import FINE, record_layer
-from attn_exp.diagnosis.recipes.candidates import RULES, explained, what_mistakes_compute
+from attn_exp.diagnosis.recipes.candidates import RULES, find_explanation, what_mistakes_compute
 from attn_exp.experiment.verdict import BROKEN, HELD, Finding, Verdict
 from attn_exp.forms import steps
 from attn_exp.forms.pipeline import At, Given, Recipe
@@ -101,7 +101,7 @@ def explain_readings(
     candidates = sorted(readings, key=lambda reading: not reading.added)  # those with a bias of its own first
     candidates += [masked] if masked is not None and masked.wrong else []
     for reading in candidates:
-        found = explained(Answers([*reading.wrong, *reading.others], bits, bits))
+        found = find_explanation(Answers([*reading.wrong, *reading.others], bits, bits))
         if found.names:
             break
     else:
@@ -233,7 +233,7 @@ def ask_with_mask(
 
     `role` is the role of the argument and the kind of mask: per query ("mask") or per example ("padding").
     """
-    inputs = list(observed.recording.given[0].values())
+    inputs = list(observed.recording.inputs_by_run[0].values())
     rows, keys = inputs[0].shape[1], inputs[-1].shape[1]
     allowed = np.random.default_rng(3).random((BATCH, 1, 1 if role[1] == "padding" else rows, keys)) < 0.6
     allowed[..., 0] = True
@@ -244,7 +244,7 @@ def ask_with_mask(
     allowed = np.broadcast_to(allowed, (BATCH, 1, rows, keys))
     mask = masking.write(allowed ^ request.blocks, at, request.blocks)  # True hides under this convention
     if isinstance(mask, np.ndarray):
-        mask = library(observed.layer.library).into(mask, "float64")
+        mask = load_library(observed.layer.library).into(mask, "float64")
     try:
         masked = record_layer(observed.layer, BATCH, rows, keys, {role[0]: mask})
         core = arrange_core(masked, find_pairs(masked))
@@ -327,7 +327,9 @@ def find_score_words(observed: Observed, request: Request) -> Iterator[str]:
 
 
 def is_normed(observed: Observed) -> bool:
-    return all(is_normed_side(observed, pair.first, side.place) for pair in observed.pairs for side in (pair.q, pair.k))
+    return all(
+        is_normed_side(observed, pair.first, side.input_index) for pair in observed.pairs for side in (pair.q, pair.k)
+    )
 
 
 def is_normed_side(observed: Observed, product_index: int, side: int) -> bool:

@@ -13,19 +13,19 @@ import numpy as np
 
 from attn_exp.diagnosis.asking.case import Answer, Asked, Case, Seen, differs, expected, predicted, same_answer
 from attn_exp.diagnosis.asking.libraries import DIGITS
-from attn_exp.diagnosis.asking.offer import PADDINGS, WORDS, axes
-from attn_exp.diagnosis.asking.questions import ABOUT_MASKS, MASKS_OF_MORE, WIDTH
+from attn_exp.diagnosis.asking.offer import KIND_TEXTS, PADDINGS, format_axes
+from attn_exp.diagnosis.asking.questions import ABOUT_MASKS, INDIVIDUAL_MASKS, WIDTH
 from attn_exp.diagnosis.calling import conventions, ways_to_call
 from attn_exp.diagnosis.calling.behaviour import IN_THREADS, Found, behaviours, gradients, remarks
 from attn_exp.diagnosis.calling.call import Caller
 from attn_exp.diagnosis.calling.ways_to_call import Tried, digits_of, failing
-from attn_exp.diagnosis.explaining.answers import LARGE, OVERFLOWS, SINGLE, Located, located, representable
-from attn_exp.diagnosis.explaining.smallest import evidence_of, shown, smallest_wrong
+from attn_exp.diagnosis.explaining.answers import LARGE, OVERFLOWS, SINGLE, Located, find_half_dtype, locate
+from attn_exp.diagnosis.explaining.smallest import collect_answers, show_smallest, smallest_wrong
 from attn_exp.diagnosis.judging.parting import first_missing_stage
 from attn_exp.diagnosis.judging.unasked import unasked, unverified
 from attn_exp.diagnosis.recipes.candidates import (
     Explained,
-    explained,
+    find_explanation,
     what_a_setting_computes,
     what_mistakes_compute,
 )
@@ -71,7 +71,7 @@ def bits_to_judge_by(caller: Caller, answers: Seen) -> tuple[int, str]:
         return bits, ""
     if not failing(answers, SINGLE):
         return judge_float32(caller, answers, wrong)
-    dtype = representable([answer for _, answer in answers[:4]])
+    dtype = find_half_dtype([answer for _, answer in answers[:4]])
     if dtype and is_only_rounded(answers, DIGITS[dtype]):
         return DIGITS[dtype], f"its answers are rounded to {dtype}"
     return bits, ""
@@ -199,7 +199,7 @@ def judge_answers(
     verdict = name_mistakes(own, caller, judged, list_broken([*calls, learned]), findings)
     return replace(
         verdict,
-        smallest=judged.smallest and shown(own, caller, *judged.smallest, judged.explanation.change, bits),
+        smallest=judged.smallest and show_smallest(own, caller, *judged.smallest, judged.explanation.change, bits),
         not_asked=unasked(caller, function, judged.answers),
         not_verified=unverified(caller, function, judged.answers),
     )
@@ -247,11 +247,11 @@ def explain_wrong_answers(
     right = [pair for pair in judged.answers if pair[0] not in cases]
     broken = list_broken(behaviour)
     smallest = smallest_wrong(caller, tried.function, wrong, bits)
-    evidence = evidence_of(caller, tried, judged.answers, wrong, digits=bits, broken=broken, small=smallest)
+    evidence = collect_answers(caller, tried, judged.answers, wrong, digits=bits, broken=broken, small=smallest)
     intention = explain_as_meant(wrong, bits, evidence.ask)
     if intention:
         return Judged(right, remarks=[*judged.remarks, (Finding(first_rung, REMARK, intention), "")])
-    explanation = known or explained(evidence)
+    explanation = known or find_explanation(evidence)
     if not conventions.may_be_made(explanation.names, caller):
         explanation = Explained()
     if is_of_own_axes(wrong, explanation, [pair for pair in right if pair[0].rung == "masks"]):
@@ -294,7 +294,7 @@ def is_of_own_axes(wrong: Seen, explanation: Explained, plain_masks: Seen) -> bo
 
     Mistakes in these masks are not excused, unless the function ignores them but applies plain masks.
     """
-    is_optional = all(case.unpromised and case.rung in MASKS_OF_MORE for case, _ in wrong)
+    is_optional = all(case.unpromised and case.rung in INDIVIDUAL_MASKS for case, _ in wrong)
     applies_plain = any(answer.output is not None for _, answer in plain_masks)
     is_excused = applies_plain and explanation.names == ("mask_ignored",)
     return is_optional and (is_excused or not any(mistake(name).group == "masks" for name in explanation.names))
@@ -310,7 +310,7 @@ def name_mistakes(
     failed = [finding.rung for finding in findings if finding.state == BROKEN]
     explanation = judged.explanation
     names = join_mistakes(explanation, behavioural) if failed else pick_remark(judged.remarks)
-    place = Located("masked" if not names and {*failed} <= {*ABOUT_MASKS, *MASKS_OF_MORE} and failed else "")
+    place = Located("masked" if not names and {*failed} <= {*ABOUT_MASKS, *INDIVIDUAL_MASKS} and failed else "")
     is_unexplained = bool(judged.wrong) and not explanation.names and not explanation.setting
     if is_unexplained:
         place = locate_difference(caller, judged)
@@ -343,7 +343,7 @@ def pick_remark(remarked: Sequence[Found]) -> tuple[str, ...]:
 
 def locate_difference(caller: Caller, judged: Judged) -> Located:
     """Return the first wrong stage: from the wrong cases if it is the mask or weights, else from a recorded call."""
-    place = located(judged.answers, judged.wrong)
+    place = locate(judged.answers, judged.wrong)
     if place.stage in ("masked", "weights"):
         return place
     missing = first_missing_stage(caller, judged.wrong[0][0])
@@ -352,13 +352,13 @@ def locate_difference(caller: Caller, judged: Judged) -> Located:
 
 
 def describe_caller(caller: Caller) -> str:
-    inputs = f"q, k, v [{axes(caller.layout)}]" if caller.offer.core else "x and a layer's matrices"
+    inputs = f"q, k, v [{format_axes(caller.layout)}]" if caller.offer.core else "x and a layer's matrices"
     extra = f", {caller.offer.said}" if caller.offer.said else ""
     mask = str(caller.masking) if caller.offer.takes("mask") else ""
-    kind = "" if caller.padding.kind == "booleans" else f" {WORDS[caller.padding.kind].removeprefix('masks ')}"
+    kind = "" if caller.padding.kind == "booleans" else f" {KIND_TEXTS[caller.padding.kind].removeprefix('masks ')}"
     padding = f"masks of keys{kind} [{caller.padding.axes}]" if caller.padding != PADDINGS[0] else ""
     masks = "".join(f", {said}" for said in (mask, padding) if said)
-    output = f", and returns [{axes(caller.returns)}]" if caller.returns else ""
+    output = f", and returns [{format_axes(caller.returns)}]" if caller.returns else ""
     output += f" as result {caller.part[len('returned ') :]} (from 0)" if caller.part.startswith("returned") else ""
     defaults = {role: caller.offer.defaults.get(role) for role in ("causal", "dropout")}
     changed = [f"{caller.offer.parameters[role]}={value}" for role, value in defaults.items() if value]
@@ -449,5 +449,5 @@ def find_mistake_without_masks(caller: Caller, tried: Tried, roles: Collection[s
         return None
     bits, _ = bits_to_judge_by(bare, answers)
     wrong = failing(answers, bits)
-    explanation = explained(evidence_of(bare, tried, answers, wrong, digits=bits)) if wrong else Explained()
+    explanation = find_explanation(collect_answers(bare, tried, answers, wrong, digits=bits)) if wrong else Explained()
     return explanation if explanation.names else None

@@ -20,7 +20,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.asking.case import Case, expected
-from attn_exp.diagnosis.asking.libraries import library, parts_of
+from attn_exp.diagnosis.asking.libraries import collect_arrays, load_library
 from attn_exp.diagnosis.asking.names import source_of
 from attn_exp.diagnosis.asking.questions import layer_cases
 from attn_exp.diagnosis.asking.request import Request
@@ -277,7 +277,7 @@ def check_prompt(verdict: Verdict, layer: Layer, case: Case, request: Request, w
 
 
 def positions_at(layer: Layer, position: int) -> dict[str, Any]:
-    ids = library(layer.library).into(np.array([[position]]), "float64")
+    ids = load_library(layer.library).into(np.array([[position]]), "float64")
     return {role: value for role, value in (("start", position), ("position_ids", ids)) if role in layer.keywords}
 
 
@@ -315,7 +315,7 @@ def decode(layer: Layer, x: Array, step: Step, first: int = 1) -> Array | None:
         with held():
             for start, end in pairwise([0, *range(first, x.shape[1] + 1)]):
                 last = layer.call({"x": layer.convert(lay(x[:, start:end], axes))}, step(start, last))
-                output = unlay(next(iter(parts_of(last).values())), axes)
+                output = unlay(next(iter(collect_arrays(last).values())), axes)
                 outputs.append(np.asarray(output.detach() if hasattr(output, "detach") else output, float))
     except Exception:  # whatever the layer raises
         return None

@@ -19,10 +19,10 @@ from attn_exp.arrays import Array, Arrays, Shape
 from attn_exp.config.schema import Config
 from attn_exp.config.spelling import spelled
 from attn_exp.diagnosis.asking.case import Answer, Case
-from attn_exp.diagnosis.asking.libraries import DTYPES, library
+from attn_exp.diagnosis.asking.libraries import DTYPES, load_library
 from attn_exp.diagnosis.asking.offer import Offer
 from attn_exp.diagnosis.asking.questions import Inside
-from attn_exp.diagnosis.asking.request import Request, of_any_length
+from attn_exp.diagnosis.asking.request import Request, repeat_pattern
 from attn_exp.diagnosis.bind.binding import bind_layer
 from attn_exp.diagnosis.calling import ways_to_call
 from attn_exp.diagnosis.calling.call import Bound, Caller
@@ -171,7 +171,7 @@ def bind(settled: Settled, settings: Mapping[str, Any], seed: int) -> OwnForm:
     """
     rules, conventions = settled.rules, convention(settings["convention"])
     request = Request(
-        tuple(map(of_any_length, rules.masks)), rules.scores, settled.positions, rules.normalizer, settled.scale,
+        tuple(map(repeat_pattern, rules.masks)), rules.scores, settled.positions, rules.normalizer, settled.scale,
         blocks=conventions.blocks, empty=conventions.empty, align=settings["align"] or conventions.where_it_stands,
         caps_last=conventions.caps_last, seed=seed, typed=frozenset(yield_settings(settings)),
         as_typed=True,
@@ -296,7 +296,7 @@ def build_layer(own: OwnFunction, request: Request) -> tuple[Bound, Inside]:
 
 def add_neutral_matrices(matrices: Mapping[str, Any], inside: Inside) -> dict[str, Array]:
     """Convert matrices to NumPy; where the run has none, use an identity matrix or a bias of zeros."""
-    arrays = {name: library("torch").back(matrix) if hasattr(matrix, "detach") else matrix
+    arrays = {name: load_library("torch").back(matrix) if hasattr(matrix, "detach") else matrix
               for name, matrix in matrices.items()}  # fmt: skip
     for name, array in inside.arrays.items():
         arrays.setdefault(name, np.eye(*array.shape) if array.ndim > 1 else np.zeros_like(array))
@@ -305,7 +305,7 @@ def add_neutral_matrices(matrices: Mapping[str, Any], inside: Inside) -> dict[st
 
 def call_module(layer: Bound, x: Any, keywords: Mapping[str, Any]) -> Any:
     """Call a module in the dtype of x, then make it float64 again: the next matrices must be written exactly."""
-    tensor = x if hasattr(x, "detach") else library("torch").into(x, str(x.dtype))
+    tensor = x if hasattr(x, "detach") else load_library("torch").into(x, str(x.dtype))
     layer.origin.to(tensor.device, tensor.dtype)
     with sys.modules["torch"].no_grad():
         output = layer.call(tensor if tensor.ndim == len("btm") else tensor[None], **keywords)

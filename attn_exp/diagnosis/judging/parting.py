@@ -32,8 +32,8 @@ from attn_exp.diagnosis.calling.call import Caller
 from attn_exp.diagnosis.observe.trace import record_with
 from attn_exp.diagnosis.recipes.candidates import (
     everywhere,
-    gives,
     is_right,
+    reproduces,
 )
 from attn_exp.experiment.library_conventions import blind
 from attn_exp.experiment.verdict import Verdict
@@ -151,7 +151,7 @@ def describe_answers(seen: Seen, verdict: Verdict, digits: int) -> str:
     if first_case.rung == EMPTY_ROWS:
         return f"gives {describe_blind_row(first_case, first_answer)}"
     for applies, phrase, recipe_of in CONVENTIONS:
-        if applies(first_case) and all(gives(recipe_of(case), case, answer, digits) for case, answer in seen):
+        if applies(first_case) and all(reproduces(recipe_of(case), case, answer, digits) for case, answer in seen):
             return phrase
     if is_right(seen, digits):
         return FOLLOWS

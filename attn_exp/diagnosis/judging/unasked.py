@@ -21,14 +21,14 @@ from attn_exp.diagnosis.asking import names
 from attn_exp.diagnosis.asking.case import Seen
 from attn_exp.diagnosis.asking.names import (
     is_starred,
+    names_of_unread_masks,
     parameters_of,
     plain,
     role_of,
     words_in,
-    words_set_aside,
 )
-from attn_exp.diagnosis.asking.offer import BEFORE, has_batch, has_heads
-from attn_exp.diagnosis.asking.questions import ABOUT_MASKS, ADDED, CROSS, MASKS_OF_MORE, ZEROS
+from attn_exp.diagnosis.asking.offer import KEYS_ON_EACH_SIDE, has_batch, has_heads
+from attn_exp.diagnosis.asking.questions import ABOUT_MASKS, ADDED, CROSS, INDIVIDUAL_MASKS, ZERO_TOKEN
 from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.bind.arguments import role_of_argument
 from attn_exp.diagnosis.bind.factory import is_factory
@@ -74,7 +74,7 @@ HARMLESS = frozenset(
 """Words in the names of arguments that affect extra outputs, numerics, placement or speed, but not the result."""
 ERROR = re.compile(r"\w*Error: ")
 AS_REQUESTED = "attention as requested"
-FORMAT_CASES = {*ABOUT_MASKS, *MASKS_OF_MORE} - {"causal", "window"}
+FORMAT_CASES = {*ABOUT_MASKS, *INDIVIDUAL_MASKS} - {"causal", "window"}
 """Kinds of cases that are wrong if the format of a mask is not understood."""
 OUTSIDE = re.compile(r"ended without an answer|ModuleNotFoundError|ImportError|MemoryError|CUDA|NVIDIA|No GPU")
 """Errors caused by this machine or its installation rather than by the function."""
@@ -102,7 +102,7 @@ def unasked(caller: Caller, function: Bound, seen: Seen) -> tuple[str, ...]:
 
 def never_read(function: Bound) -> Iterator[str]:
     with suppress(UserError):  # its signature is not known
-        for parameter_name in words_set_aside(find_routine(function.origin)):
+        for parameter_name in names_of_unread_masks(find_routine(function.origin)):
             yield f"{parameter_name} (its code never reads it)"
 
 
@@ -128,7 +128,7 @@ def unverified(caller: Caller, function: Bound, seen: Seen) -> tuple[str, ...]:
     offer, open_points = caller.offer, list[str]()
     with suppress(UserError):  # its signature is not known
         open_points += list_open_arguments(caller, function, seen)
-    if offer.takes("window") and offer.counted == BEFORE and caller.request.is_causal:
+    if offer.takes("window") and offer.counted == KEYS_ON_EACH_SIDE and caller.request.is_causal:
         open_points.append(f"window `{offer.parameters['window']}` (right if it counts the keys before the query, "
                            "wrong if it counts the query too)")  # fmt: skip
     open_points += list_refused_masks(caller, seen)
@@ -149,7 +149,7 @@ def list_open_arguments(caller: Caller, function: Bound, seen: Seen) -> list[str
     }
     passed = {*offer.parameters.values(), *(text.partition("=")[0] for text in offer.said.split(", "))}
     passed |= set() if function.unknown is None else {*defaults} - {*function.unknown}
-    unread = {*names.never_read(routine, [*defaults]), *getattr(routine, "keywords", {})}
+    unread = {*names.find_never_read(routine, [*defaults]), *getattr(routine, "keywords", {})}
     phrases = list[str]()
     for name, default in defaults.items():
         words = {*words_in(name)}
@@ -232,11 +232,11 @@ def leave_errors_open(verdict: Verdict, own: OwnFunction) -> Verdict:
 def leave_cases_open(verdict: Verdict, own: OwnFunction) -> Verdict:
     """Leave tokens of zeros (they may mean padding) and additive biases open if only cases with these are wrong."""
     broken = broken_of(verdict)
-    if verdict.mistakes or not broken or not {finding.rung for finding in broken} <= {ZEROS, ADDED}:
+    if verdict.mistakes or not broken or not {finding.rung for finding in broken} <= {ZERO_TOKEN, ADDED}:
         return verdict
     bias = next((name for name in arguments_of(own.function) if role_of(name) == "added"), ADDED)
     open_points = [
-        f"`{'zeros' if finding.rung == ZEROS else bias}` ({finding.rung} gives different numbers: {finding.said})"
+        f"`{'zeros' if finding.rung == ZERO_TOKEN else bias}` ({finding.rung} gives different numbers: {finding.said})"
         for finding in broken
     ]
     verdict = with_state(verdict, NOT_VERIFIED, *open_points)

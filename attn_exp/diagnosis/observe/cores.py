@@ -32,10 +32,10 @@ MAX_PRODUCTS = 150
 class Rows:
     """One input of a product: `values` in every run, `[n r k]`, and the number of each row's token, `[n r]`.
 
-    `place` is its index among the inputs of the product, and `producer` the source of the array.
+    `input_index` is its index among the inputs of the product, and `producer` the source of the array.
     """
 
-    place: int
+    input_index: int
     producer: Producer
     values: Sequence[Array]
     tokens: Array
@@ -46,8 +46,8 @@ class Pair:
     """A product of queries and keys, and the later product of weights and values.
 
     `scores`, `weights` and `context` are those of the first run, with axes `[n t s]`, `[m t s]` and `[m t e]`.
-    `places` gives for each weight the flat index of its score, `[m t s]`, or -1. `between` are the arrays from scores
-    to weights, arranged like the weights. `first` and `second` are the operations that compute the products.
+    `score_indices` gives for each weight the flat index of its score, `[m t s]`, or -1. `between` are the arrays from
+    scores to weights, arranged like the weights. `first` and `second` are the operations that compute the products.
     `is_transposed`: the left side of the first product gives the keys, and the weights are nevertheless the left side
     of the second.
     """
@@ -58,7 +58,7 @@ class Pair:
     scores: Array
     weights: Array
     context: Array
-    places: Array
+    score_indices: Array
     between: Sequence[Array]
     first: int
     second: int
@@ -73,12 +73,17 @@ def find_pairs(recording: Recording) -> list[Pair]:
     trace = recording.first
     factors = {index: (operation.product.left, operation.product.right)
                for index, operation in enumerate(trace.operations) if operation.product is not None}  # fmt: skip
-    products = [index for index, places in factors.items() if all(recording.is_live(index, at) for at in places)]
+    products = [
+        index
+        for index, factor_indices in factors.items()
+        if all(recording.is_live(index, input_index) for input_index in factor_indices)
+    ]
     if len(products) > MAX_PRODUCTS:
         return []
     pairs, first_products = list[Pair](), set[int]()
     for index in products:
-        producers = [trace.operations[index].producers[place] for place in factors[index]]
+        producers = [trace.operations[index].producers[factor_index] for factor_index in factors[index]]
+        # the products on which the left and the right factor depend
         earlier = [find_ancestors(trace, (producer,)).intersection(products) for producer in producers]
         if not any(earlier):
             first_products.add(index)
@@ -86,7 +91,7 @@ def find_pairs(recording: Recording) -> list[Pair]:
             side = 0 if earlier[0] else 1
             nearest_first = sorted(earlier[side] & first_products, reverse=True)
             found = (find_pair(recording, first, index, side) for first in nearest_first)
-            pairs += [pair for pair in found if pair is not None][:1]
+            pairs += [pair for pair in found if pair is not None][:1]  # with the nearest product that fits
     return pairs
 
 
@@ -96,13 +101,13 @@ def read_rows(recording: Recording, index: int, side: int, *, is_summed: bool = 
     `is_summed` means that rows run along the summed axis, like those of the values.
     """
     operation = recording.first.operations[index]
-    axes, values = find_axes(operation), recording.sides(index, side)
+    axes, values = find_axes(operation), recording.read_sides(index, side)
     if axes is None or values is None:
         return None
     values = [array.swapaxes(1, 2) for array in values] if is_summed else values
     tokens = recording.find_tokens(values)
-    place = axes.places[side]
-    return None if tokens is None else Rows(place, operation.producers[place], values, tokens)
+    input_index = axes.input_indices[side]
+    return None if tokens is None else Rows(input_index, operation.producers[input_index], values, tokens)
 
 
 def find_factor(recording: Recording, rows: Rows) -> float:
@@ -110,13 +115,15 @@ def find_factor(recording: Recording, rows: Rows) -> float:
     factor, producer = 1.0, rows.producer
     while isinstance(producer, int) and recording.first.operations[producer].product is None:
         operation = recording.first.operations[producer]
-        live = [place for place in range(len(operation.inputs)) if recording.is_live(producer, place)]
-        if not live:
+        live_inputs = [
+            input_index for input_index in range(len(operation.inputs)) if recording.is_live(producer, input_index)
+        ]
+        if not live_inputs:
             break
-        before, after = operation.inputs[live[0]], operation.output
+        before, after = operation.inputs[live_inputs[0]], operation.output
         if before.shape == after.shape and (ratio := find_constant_ratio(after, before)):
             factor *= ratio
-        producer = operation.producers[live[0]]
+        producer = operation.producers[live_inputs[0]]
     return factor
 
 
@@ -139,8 +146,8 @@ def find_pair(recording: Recording, first: int, second: int, side: int) -> Pair 
     if score_axes is None or value_axes is None:
         return None
     labels_of = follow_labels(recording.first, first, label_scores(score_axes), second)
-    place = value_axes.places[side]
-    producer, weights = operations[second].producers[place], operations[second].inputs[place]
+    input_index = value_axes.input_indices[side]
+    producer, weights = operations[second].producers[input_index], operations[second].inputs[input_index]
     weight_labels = labels_of.get(producer) if isinstance(producer, int) else None
     if weight_labels is None or weight_labels.shape != weights.shape:
         return None
@@ -148,48 +155,52 @@ def find_pair(recording: Recording, first: int, second: int, side: int) -> Pair 
     v = read_rows(recording, second, 1 - side, is_summed=True)
     if q is None or k is None or v is None:
         return None
-    places = value_axes.side(weight_labels, side)
-    scores, context = score_axes.output(operations[first].output), value_axes.output(operations[second].output)
+    score_indices = value_axes.arrange_side(weight_labels, side)
+    scores = score_axes.arrange_output(operations[first].output)
+    context = value_axes.arrange_output(operations[second].output)
     between = [
-        arrange_between(operations[index].output, labels, scores.shape, places)
+        arrange_between(operations[index].output, labels, scores.shape, score_indices)
         for index, labels in sorted(labels_of.items())
     ]
-    are_keys_left = have_keys_left(places, scores.shape)
-    if are_keys_left:
-        places = transpose_places(places, scores.shape)
+    has_keys_left = are_rows_keys(score_indices, scores.shape)
+    if has_keys_left:
+        score_indices = transpose_score_indices(score_indices, scores.shape)
         q, k, scores = k, q, scores.swapaxes(1, 2)
-    context = context if side == 0 else context.swapaxes(1, 2)
-    weights = value_axes.side(np.asarray(weights, float), side)
-    return Pair(q, k, v, scores, weights, context, places, between, first, second, are_keys_left and side == 0)
+    context = context if side == 0 else context.swapaxes(1, 2)  # [m e t] if the values are on the left
+    weights = value_axes.arrange_side(np.asarray(weights, float), side)
+    return Pair(q, k, v, scores, weights, context, score_indices, between, first, second, has_keys_left and side == 0)
 
 
 def label_scores(axes: Axes) -> Array:
     """Return for each score its flat index in standard axes, in the layout of the operation's output."""
     output = axes.operation.output
     numbered = np.arange(output.size).reshape(output.shape)
-    return invert_order(axes.output(numbered)).reshape(output.shape)
+    return invert_order(axes.arrange_output(numbered)).reshape(output.shape)
 
 
-def arrange_between(array: Array, labels: Array, shape: Shape, places: Array) -> Array:
-    """Arrange an array like the weights: scores of `shape` gave its labels, and `places` of the weights."""
+def arrange_between(array: Array, labels: Array, shape: Shape, score_indices: Array) -> Array:
+    """Arrange an array between scores and weights like the weights.
+
+    `labels` are the flat indices of the scores, of this `shape`, from which its elements come.
+    """
     by_score = scatter_by_labels(array, labels, shape)
-    return np.where(places < 0, np.nan, by_score.reshape(-1)[places])
+    return np.where(score_indices < 0, np.nan, by_score.reshape(-1)[score_indices])
 
 
-def have_keys_left(places: Array, shape: Shape) -> bool:
+def are_rows_keys(score_indices: Array, shape: Shape) -> bool:
     """Return whether the rows of scores are keys, as for `k q^T`: then a row of weights is a column of scores."""
-    _, rows, columns = np.unravel_index(np.maximum(places, 0), shape)
+    _, rows, columns = np.unravel_index(np.maximum(score_indices, 0), shape)
     is_row_constant, is_column_constant = (
-        bool((np.ma.ptp(np.ma.masked_where(places < 0, indices), axis=2).filled(0) == 0).all())
+        bool((np.ma.ptp(np.ma.masked_where(score_indices < 0, indices), axis=2).filled(0) == 0).all())
         for indices in (rows, columns)
     )
     return is_column_constant and not is_row_constant
 
 
-def transpose_places(places: Array, shape: Shape) -> Array:
+def transpose_score_indices(score_indices: Array, shape: Shape) -> Array:
     """Return flat indices into scores of this shape `[n r c]` as indices into the scores `[n c r]`."""
-    n, row, column = np.unravel_index(np.maximum(places, 0), shape)
-    return np.where(places < 0, -1, np.ravel_multi_index((n, column, row), (shape[0], shape[2], shape[1])))
+    n, row, column = np.unravel_index(np.maximum(score_indices, 0), shape)
+    return np.where(score_indices < 0, -1, np.ravel_multi_index((n, column, row), (shape[0], shape[2], shape[1])))
 
 
 # What the pairs compute, in the axes of attention
@@ -225,22 +236,22 @@ def arrange_core(recording: Recording, pairs: Sequence[Pair]) -> Core:
     # the row of weights of each head (pair, matrix, row), by the example and position of its query
     heads_of = dict[tuple[int, int], list[tuple[Pair, int, int]]]()
     for pair in pairs:
-        for m, row in np.ndindex(pair.weights.shape[:2]):
-            token = find_token(recording, find_query_number(pair, m, row))
-            heads_of.setdefault(token, []).append((pair, m, row))
+        for matrix, row in np.ndindex(pair.weights.shape[:2]):
+            token = find_token(recording, find_query_number(pair, matrix, row))
+            heads_of.setdefault(token, []).append((pair, matrix, row))
     counts = {len(heads) for heads in heads_of.values()}
     examples = sorted({example for example, _ in heads_of})
     positions = sorted({position for _, position in heads_of})
     if len(counts) != 1 or len(heads_of) != len(examples) * len(positions):
         raise MixedTokensError("queries have different numbers of heads")
     shape = (len(examples), counts.pop(), len(positions))
-    rows = [
+    rows_read = [
         read_row(recording, *heads_of[example, position][head], example)
         for example, head, position in itertools.product(examples, range(shape[1]), positions)
     ]
-    arrays = {name: stack_rows(rows, name, shape) for name in ("q", "k", "v", "scores", "weights", "context")}
+    arrays = {name: stack_rows(rows_read, name, shape) for name in ("q", "k", "v", "scores", "weights", "context")}
     steps = range(min(len(pair.between) for pair in pairs))
-    between = [stack_rows(rows, f"between{step}", shape) for step in steps]
+    between = [stack_rows(rows_read, f"between{step}", shape) for step in steps]
     for side in ("k", "v"):
         if not (arrays[side] == arrays[side][:, :, :1]).all():
             raise MixedTokensError(f"queries of one head have different {side}")
@@ -258,10 +269,10 @@ def stack_rows(rows: Sequence[Arrays], name: str, shape: Shape) -> Array:
     return stacked.reshape(*shape, *stacked.shape[1:])
 
 
-def find_query_number(pair: Pair, m: int, row: int) -> int:
+def find_query_number(pair: Pair, matrix: int, row: int) -> int:
     """Return the number of the token whose query gives a row of weights."""
-    places = pair.places[m, row]
-    n, t, _ = np.unravel_index(places[places >= 0], pair.scores.shape)
+    score_indices = pair.score_indices[matrix, row]
+    n, t, _ = np.unravel_index(score_indices[score_indices >= 0], pair.scores.shape)
     if not n.size:
         raise MixedTokensError("a row of weights is not computed from scores")
     if len(set(zip(n.tolist(), t.tolist(), strict=True))) > 1:
@@ -276,20 +287,20 @@ def find_token(recording: Recording, number: int) -> tuple[int, int]:
     return recording.tokens[number][1:]
 
 
-def read_row(recording: Recording, pair: Pair, m: int, row: int, example: int) -> dict[str, Array]:
+def read_row(recording: Recording, pair: Pair, matrix: int, row: int, example: int) -> dict[str, Array]:
     """Return the query, keys, values, scores, weights and context of a row of weights, keys in order of position."""
-    places = pair.places[m, row]
-    n, t, s = np.unravel_index(np.maximum(places, 0), pair.scores.shape)
-    known = int(np.argmax(places >= 0))  # all known places have the same n and t
-    n, t = n[known], t[known]
-    columns = np.where(places >= 0, s, np.arange(len(places)))  # masked keys keep their column
+    score_indices = pair.score_indices[matrix, row]
+    n, t, s = np.unravel_index(np.maximum(score_indices, 0), pair.scores.shape)
+    first_scored = int(np.argmax(score_indices >= 0))  # all known places have the same n and t
+    n, t = n[first_scored], t[first_scored]
+    columns = np.where(score_indices >= 0, s, np.arange(len(score_indices)))  # masked keys keep their column
     keys = [find_token(recording, int(number)) for number in pair.k.tokens[n, columns]]
-    values = [find_token(recording, int(number)) for number in pair.v.tokens[m]]
-    if any(owner != example for owner, _ in (*keys, *values)):
+    values = [find_token(recording, int(number)) for number in pair.v.tokens[matrix]]
+    if any(key_example != example for key_example, _ in (*keys, *values)):
         raise MixedTokensError("keys or values belong to another example of the batch")
     key_order = np.argsort([position for _, position in keys], kind="stable")
     value_order = np.argsort([position for _, position in values], kind="stable")
     arrays = {"q": pair.q.values[0][n, t], "k": pair.k.values[0][n, columns][key_order],
-              "v": pair.v.values[0][m][value_order], "weights": pair.weights[m, row][value_order],
-              "context": pair.context[m, row], "scores": pair.scores[n, t][columns][key_order]}  # fmt: skip
-    return arrays | {f"between{step}": array[m, row][value_order] for step, array in enumerate(pair.between)}
+              "v": pair.v.values[0][matrix][value_order], "weights": pair.weights[matrix, row][value_order],
+              "context": pair.context[matrix, row], "scores": pair.scores[n, t][columns][key_order]}  # fmt: skip
+    return arrays | {f"between{step}": array[matrix, row][value_order] for step, array in enumerate(pair.between)}

@@ -48,14 +48,14 @@ class Projection:
 class HeadColumns:
     """How q, k or v of each head is computed: its `columns` of `projections`, by the rank of its rows.
 
-    The rank of a row, which stands for its head, is the number of earlier rows of the same token. `turns` means that
-    rows of later tokens mix these columns with others, as rotary positions do. `inputs` are the rows that enter the
+    The rank of a row, which stands for its head, is the number of earlier rows of the same token. `is_rotated`: rows of
+    later tokens mix these columns with others, as rotary positions do. `inputs` are the rows that enter the
     projections, `[runs tokens m]`.
     """
 
     columns: Mapping[int, tuple[Column, ...]]
     projections: Sequence[Projection]
-    turns: bool
+    is_rotated: bool
     inputs: Array
 
 
@@ -88,20 +88,20 @@ def read_projection(recording: Recording, index: int) -> Projection | None:
     axes = find_axes(operation)
     if axes is None or any(axes.lengths[letter] > 1 for letter in axes.batch):
         return None
-    is_left_live, is_right_live = (recording.is_live(index, place) for place in axes.places)
+    is_left_live, is_right_live = (recording.is_live(index, input_index) for input_index in axes.input_indices)
     if is_left_live == is_right_live:
         return None
     token_side, weight_side = (0, 1) if is_left_live else (1, 0)
-    weight = axes.side(operation.inputs[axes.places[weight_side]], weight_side)[0].T
+    weight = axes.arrange_side(operation.inputs[axes.input_indices[weight_side]], weight_side)[0].T
     return Projection(index, np.asarray(weight, float), find_bias(recording, index, token_side), token_side)
 
 
 def widen(recording: Recording, projection: Projection) -> Projection:
     """Return a projection of slices of a token, such as its heads, as one of the whole token: a block matrix."""
-    rows = recording.sides(projection.operation, projection.side)
+    rows = recording.read_sides(projection.operation, projection.side)
     tokens = None if rows is None else recording.find_tokens(rows)
     slices = 1 if tokens is None or (tokens < 0).any() else int(find_ranks(tokens).max()) + 1
-    widths = {array.shape[-1] for array in recording.given[0].values()}
+    widths = {array.shape[-1] for array in recording.inputs_by_run[0].values()}
     if slices == 1 or slices * len(projection.weight) not in widths:
         return projection
     bias = None if projection.bias is None else np.tile(projection.bias, slices)
@@ -114,15 +114,15 @@ def find_bias(recording: Recording, index: int, token_side: int) -> Array | None
     axes = find_axes(operation)
     assert axes is not None
     left, right, output = axes.product.subscripts
-    product = np.einsum(f"{left},{right}->{output}", *(operation.inputs[place] for place in axes.places))
-    added = operation.output - product
+    factors = (operation.inputs[input_index] for input_index in axes.input_indices)
+    added = operation.output - np.einsum(f"{left},{right}->{output}", *factors)
     largest = max(np.abs(operation.output).max(initial=0.0), 1.0)
-    if np.abs(axes.output(added)[0]).max(initial=0.0) <= recording.tolerance * largest:
+    if np.abs(axes.arrange_output(added)[0]).max(initial=0.0) <= recording.tolerance * largest:
         later = find_added_later(recording.first, index)
         if later is None:
             return None
         added = later
-    rows = axes.output(added)[0] if token_side == 0 else axes.output(added)[0].T
+    rows = axes.arrange_output(added)[0] if token_side == 0 else axes.arrange_output(added)[0].T
     return np.asarray(rows[0]) if np.allclose(rows, rows[:1], rtol=0, atol=1e-6) else None
 
 
@@ -133,7 +133,7 @@ def find_added_later(trace: Trace, index: int) -> Array | None:
     for operation in trace.operations[index + 1 : end]:
         for producer in operation.producers:
             if not isinstance(producer, int) or producer not in labels_of:
-                continue
+                continue  # not computed from the product
             if operation.product is not None or operation.output.size != output.size:
                 return None
             if operation.name.startswith("add") and operation.output.shape == labels_of[producer].shape:
@@ -163,29 +163,29 @@ def read_heads(recording: Recording, rows: Rows) -> HeadColumns:
         raise UnreadMatricesError("not computed by a product with a parameter")
     if (rows.tokens < 0).any():
         raise UnreadMatricesError("computed from several tokens")
-    inputs, *others = [read_token_rows(recording, projection) for projection in projections]
-    if not all(np.array_equal(other, inputs, equal_nan=True) for other in others):
+    inputs, *other_inputs = [read_token_rows(recording, projection) for projection in projections]
+    if not all(np.array_equal(other, inputs, equal_nan=True) for other in other_inputs):
         raise UnreadMatricesError("computed by several products of different inputs")
-    names = [
+    weight_columns = [
         (projection.operation, column) for projection in projections for column in range(projection.weight.shape[1])
     ]
     weight = np.concatenate([projection.weight for projection in projections], axis=1)
     groups = list(group_rows(recording, rows))
-    columns, factors, turns = dict[int, tuple[Column, ...]](), list[float](), False
+    columns, factors, is_rotated = dict[int, tuple[Column, ...]](), list[float](), False
     for rank, is_chosen in groups:
         match = match_columns(rows, is_chosen, inputs, weight, recording.tolerance)
         if match is None or (rank in columns and not have_factor(match.factors, factors[0], recording)):
-            turns = True  # a rotation leaves the columns at position 0 and mixes them at all others
+            is_rotated = True  # a rotation leaves the columns at position 0 and mixes them at all others
             continue
-        found = tuple(names[column] for column in match.columns)
+        head_columns = tuple(weight_columns[column] for column in match.columns)
         factors += match.factors.tolist()
-        if columns.setdefault(rank, found) != found:
+        if columns.setdefault(rank, head_columns) != head_columns:
             raise UnreadMatricesError("computed from different columns at different positions")
     if len(columns) < len({rank for rank, _ in groups}):
         raise UnreadMatricesError("not the columns of a parameter")
     if not have_factor(np.array(factors), factors[0], recording):
         raise UnreadMatricesError("scaled by different factors")
-    return HeadColumns(columns, projections, turns, inputs)
+    return HeadColumns(columns, projections, is_rotated, inputs)
 
 
 def group_rows(recording: Recording, rows: Rows) -> Iterator[tuple[int, Array]]:
@@ -198,6 +198,7 @@ def group_rows(recording: Recording, rows: Rows) -> Iterator[tuple[int, Array]]:
 
 
 def have_factor(factors: Array, factor: float, recording: Recording) -> bool:
+    """Return whether all factors are the same as this one, up to rounding."""
     return bool(np.ptp([*factors, factor]) <= max(1e-6, 100 * recording.tolerance) * abs(factor))
 
 
@@ -209,7 +210,7 @@ def read_token_rows(recording: Recording, projection: Projection) -> Array:
     Raises:
         UnreadMatricesError: the shapes of its inputs differ between runs.
     """
-    runs = recording.sides(projection.operation, projection.side)
+    runs = recording.read_sides(projection.operation, projection.side)
     tokens = None if runs is None else recording.find_tokens(runs)
     if runs is None or tokens is None:
         raise UnreadMatricesError("computed by a product that differs between runs")
@@ -251,14 +252,14 @@ def match_columns(rows: Rows, is_chosen: Array, inputs: Array, weight: Array, to
 class Matrices:
     """The weight matrices of a layer, as in `x W + b`, and its numbers of heads.
 
-    `turns` lists which of q, k and v are rotated; `inputs` are the rows that their projections read, `[runs tokens m]`.
-    `groups` is the number of key/value heads, and `output` the output projection, if there is one.
+    `rotated` lists which of q, k and v are rotated; `inputs` are the rows that their projections read,
+    `[runs tokens m]`. `groups` is the number of key/value heads, and `output` the output projection, if there is one.
     """
 
     arrays: Arrays
     heads: int
     groups: int
-    turns: frozenset[str]
+    rotated: frozenset[str]
     inputs: Arrays
     output: Projection | None
 
@@ -269,7 +270,7 @@ def read_matrices(recording: Recording, pairs: Sequence[Pair]) -> Matrices:
     Raises:
         UnreadMatricesError: the matrices cannot be read; the message says why.
     """
-    arrays, turns, inputs = dict[str, Array](), set[str](), dict[str, Array]()
+    arrays, rotated, inputs = dict[str, Array](), set[str](), dict[str, Array]()
     heads = dict[str, list[tuple[Column, ...]]]()
     for name, plural in NAMES.items():
         try:
@@ -277,7 +278,7 @@ def read_matrices(recording: Recording, pairs: Sequence[Pair]) -> Matrices:
         except UnreadMatricesError as error:
             raise UnreadMatricesError(f"{plural} are {error}") from None
         heads[name] = [source.columns[rank] for source in sources for rank in sorted(source.columns)]
-        turns |= {name} if any(source.turns for source in sources) else set()
+        rotated |= {name} if any(source.is_rotated for source in sources) else set()
         inputs[name] = sources[-1].inputs
         projections = [projection for source in sources for projection in source.projections]
         arrays |= join_columns(name, heads[name], projections)
@@ -285,7 +286,7 @@ def read_matrices(recording: Recording, pairs: Sequence[Pair]) -> Matrices:
     if output is not None:
         arrays |= {"W_o": output.weight} | ({} if output.bias is None else {"b_o": output.bias})
     groups = len({frozenset(columns) for columns in heads["k"]})
-    return Matrices(arrays, len(set(heads["q"])), groups, frozenset(turns), inputs, output)
+    return Matrices(arrays, len(set(heads["q"])), groups, frozenset(rotated), inputs, output)
 
 
 def join_columns(
@@ -329,12 +330,14 @@ def find_surroundings(recording: Recording, matrices: Matrices, context: Array |
     before, output, answer = find_norms_before(recording, matrices), matrices.output, answer_rows(recording)
     around: Around | None = before
     if output is not None:
-        rows = output_inputs(recording, output) @ output.weight + (0.0 if output.bias is None else output.bias)
-        around = fit_surroundings(recording, before, rows, answer)
+        inner_rows = output_inputs(recording, output) @ output.weight + (0.0 if output.bias is None else output.bias)
+        around = fit_surroundings(recording, before, inner_rows, answer)
         if around is None:
-            last = recording.first.outputs[0][0]
-            end = last + 1 if isinstance(last, int) else None
-            names = dict.fromkeys(one.name for one in recording.first.operations[output.operation + 1 : end])
+            last_producer = recording.first.outputs[0][0]
+            end = last_producer + 1 if isinstance(last_producer, int) else None
+            names = dict.fromkeys(
+                operation.name for operation in recording.first.operations[output.operation + 1 : end]
+            )
             raise UnreadMatricesError(f"the operations after the output projection are not known ({', '.join(names)})")
     elif context is not None and answer is not None:
         # if nothing fits: the context, like the output, is compared with the definition
@@ -346,50 +349,51 @@ def find_norms_before(recording: Recording, matrices: Matrices) -> Around:
     """Return the norms between the tokens and the projections; keys and values must share one."""
     tokens, tolerance = stack_tokens(recording), recording.tolerance
     norms = {name: find_norm(tokens, matrices.inputs[name], plural, tolerance) for name, plural in NAMES.items()}
-    is_self = len(recording.layer.inputs) == 1
-    for name in "qv" if is_self else "v":
+    has_one_input = len(recording.layer.inputs) == 1
+    for name in "qv" if has_one_input else "v":
         if not are_same_norms(norms[name], norms["k"], tolerance):
             raise UnreadMatricesError("queries, keys and values are normalized in different ways")
-    return Around(before=norms["q"], of_memory=None if is_self else norms["k"])
+    return Around(before=norms["q"], of_memory=None if has_one_input else norms["k"])
 
 
-def fit_surroundings(recording: Recording, before: Around, inner: Array, answer: Array | None) -> Around | None:
-    """Return the norms and residuals that turn the rows `inner` `[runs tokens n]` into the answer; None if none do."""
-    if answer is None or inner.shape[:2] != answer.shape[:2]:
+def fit_surroundings(recording: Recording, before: Around, inner_rows: Array, answer: Array | None) -> Around | None:
+    """Return the norms and residuals that turn inner rows `[runs tokens n]` into the answer; None if none do."""
+    if answer is None or inner_rows.shape[:2] != answer.shape[:2]:
         raise UnreadMatricesError("the output does not have one row per token")
     x = stack_tokens(recording)[: len(answer), : answer.shape[1]]
-    rows = np.arange(answer.shape[1]).reshape(len(recording.given[0][recording.query_role]), -1)
-    for order in (rows.ravel(), rows.T.argsort(axis=None).ravel()):  # batch first, or tokens first
-        for around in list_possible(before, x, inner[:, order], answer, recording.tolerance):
-            if are_close(around.finish(x, inner[:, order]), answer, recording.tolerance):
+    examples = len(recording.inputs_by_run[0][recording.query_role])
+    row_numbers = np.arange(answer.shape[1]).reshape(examples, -1)
+    for order in (row_numbers.ravel(), row_numbers.T.argsort(axis=None).ravel()):  # batch first, or tokens first
+        for around in list_possible(before, x, inner_rows[:, order], answer, recording.tolerance):
+            if are_close(around.finish(x, inner_rows[:, order]), answer, recording.tolerance):
                 return around
     return None
 
 
-def are_same_norms(one: Norm | None, other: Norm | None, tolerance: float) -> bool:
-    if one is None or other is None:
-        return one is other
+def are_same_norms(norm: Norm | None, other: Norm | None, tolerance: float) -> bool:
+    if norm is None or other is None:
+        return norm is other
     return (
-        (one.kind, one.eps) == (other.kind, other.eps)
-        and are_close(one.gain, other.gain, tolerance)
-        and are_close(one.shift, other.shift, tolerance)
+        (norm.kind, norm.eps) == (other.kind, other.eps)
+        and are_close(norm.gain, other.gain, tolerance)
+        and are_close(norm.shift, other.shift, tolerance)
     )
 
 
-def list_possible(before: Around, x: Array, inner: Array, answer: Array, tolerance: float) -> Iterator[Around]:
+def list_possible(before: Around, x: Array, inner_rows: Array, answer: Array, tolerance: float) -> Iterator[Around]:
     """Yield surroundings from simple to complex: with a residual, then a norm after it, then one before it."""
     yield before
-    if inner.shape != answer.shape:
+    if inner_rows.shape != answer.shape:
         return
-    residuals = [replace(before, residual=True)] if x.shape == inner.shape else []
+    residuals = [replace(before, residual=True)] if x.shape == inner_rows.shape else []
     residuals += [replace(before, residual=True, of_normed=True)] if residuals and before.before is not None else []
     yield from residuals
     for around in (before, *residuals):
-        norm = fit_norm(around.finish(x, inner), answer, tolerance)
+        norm = fit_norm(around.finish(x, inner_rows), answer, tolerance)
         if norm is not None:
             yield replace(around, last=norm)
     for around in residuals:
-        norm = fit_norm(inner, answer - (around.x(x) if around.of_normed else x), tolerance)
+        norm = fit_norm(inner_rows, answer - (around.x(x) if around.of_normed else x), tolerance)
         if norm is not None:
             yield replace(around, inner=norm)
 
@@ -410,34 +414,34 @@ def find_norm(tokens: Array, inputs: Array, plural: str, tolerance: float) -> No
     raise UnreadMatricesError(f"the {plural} are not computed from the tokens alone")
 
 
-def fit_norm(x: Array, y: Array, tolerance: float) -> Norm | None:
+def fit_norm(x: Array, target: Array, tolerance: float) -> Norm | None:
     """Fit the norm along the last axis that maps x to y, with its gain and shift; None if no norm does."""
     for kind, eps in itertools.product(NORM_KINDS, EPSILONS):
-        rows, target = normed(kind, x, eps).reshape(-1, x.shape[-1]), y.reshape(-1, y.shape[-1])
-        centred, centred_target = rows - rows.mean(axis=0), target - target.mean(axis=0)
+        rows, target_rows = normed(kind, x, eps).reshape(-1, x.shape[-1]), target.reshape(-1, target.shape[-1])
+        centred, centred_target = rows - rows.mean(axis=0), target_rows - target_rows.mean(axis=0)
         gain = (centred * centred_target).sum(axis=0) / np.maximum((centred * centred).sum(axis=0), 1e-300)
-        shift = target.mean(axis=0) - gain * rows.mean(axis=0)
-        if are_close(rows * gain + shift, target, tolerance):
+        shift = target_rows.mean(axis=0) - gain * rows.mean(axis=0)
+        if are_close(rows * gain + shift, target_rows, tolerance):
             return Norm(kind, gain, shift, eps)
     return None
 
 
 def output_inputs(recording: Recording, output: Projection) -> Array:
     """Return the rows that enter the output projection, `[runs rows m]`."""
-    return np.array([rows[0] for rows in recording.sides(output.operation, output.side) or ()], float)
+    return np.array([rows[0] for rows in recording.read_sides(output.operation, output.side) or ()], float)
 
 
 def answer_rows(recording: Recording) -> Array | None:
     """Return the layer's first output in each run, `[runs tokens n]`; None unless it has one row per query token."""
     role = recording.query_role
-    examples, length, _ = recording.given[0][role].shape
+    examples, length, _ = recording.inputs_by_run[0][role].shape
     outputs = [unlay(trace.outputs[0][1], recording.layer.inputs[role]) for trace in recording.traces if trace.outputs]
     rows = [output.reshape(-1, output.shape[-1]) for output in outputs if output.ndim]
     is_complete = len(rows) == len(recording.traces) and len(rows[0]) == examples * length
     return np.array(rows) if is_complete else None
 
 
-def are_close(one: Array, other: Array, tolerance: float) -> bool:
-    return one.shape == other.shape and bool(
-        np.abs(one - other).max(initial=0.0) <= tolerance * max(np.abs(other).max(), 1.0)
+def are_close(array: Array, expected: Array, tolerance: float) -> bool:
+    return array.shape == expected.shape and bool(
+        np.abs(array - expected).max(initial=0.0) <= tolerance * max(np.abs(expected).max(), 1.0)
     )

@@ -17,7 +17,7 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.asking import jaxprs
 from attn_exp.diagnosis.asking.jaxprs import is_about_values
-from attn_exp.diagnosis.asking.libraries import parts_of
+from attn_exp.diagnosis.asking.libraries import collect_arrays
 from attn_exp.diagnosis.observe.trace import (
     MAX_SIZE,
     Call,
@@ -47,9 +47,11 @@ def record(call: Call, inputs: Mapping[str, Any], cache: dict[Any, Any] | None =
     key = tuple((name, array.shape, str(array.dtype)) for name, array in inputs.items())
     if key not in cache:
         cache[key] = make_jaxpr(call, inputs)
-    arrays = {name: jaxprs.wide(array) for name, array in inputs.items()}
+    arrays = {name: jaxprs.to_float64(array) for name, array in inputs.items()}
     if cache[key] is None:
-        return Trace((), arrays, tuple((None, jaxprs.wide(output)) for output in parts_of(call(inputs)).values()))
+        return Trace(
+            (), arrays, tuple((None, jaxprs.to_float64(output)) for output in collect_arrays(call(inputs)).values())
+        )
     jaxpr, constants = cache[key]
     operations: list[Operation] = []
     values = [Value(array, name if array.size <= MAX_SIZE else None) for name, array in arrays.items()]
@@ -83,7 +85,7 @@ def make_jaxpr(call: Call, inputs: Mapping[str, Any]) -> Any:
 
     def call_in_order(context: Callable[[], Any], *arrays: Any) -> list[Any]:
         with context():
-            return list(parts_of(call(dict(zip(inputs, arrays, strict=True)))).values())
+            return list(collect_arrays(call(dict(zip(inputs, arrays, strict=True)))).values())
 
     for context in (nullcontext, jax.ensure_compile_time_eval):
         try:
@@ -97,7 +99,7 @@ def make_jaxpr(call: Call, inputs: Mapping[str, Any]) -> Any:
 
 
 def as_value(constant: Any) -> Value:
-    return constant if isinstance(constant, Value) else Value(jaxprs.wide(constant))
+    return constant if isinstance(constant, Value) else Value(jaxprs.to_float64(constant))
 
 
 def is_array(value: Any) -> bool:
@@ -110,7 +112,7 @@ def run_equation(step: Any, name: str, arrays: Sequence[Any]) -> list[Any]:
         np.asarray(result, np.float64)
         if jaxprs.is_float(variable.aval.dtype) and is_array(result) and result.dtype.kind in "biu"
         else result
-        for result, variable in zip(jaxprs.in_float64(step, name, arrays), step.outvars, strict=True)
+        for result, variable in zip(jaxprs.run_in_float64(step, name, arrays), step.outvars, strict=True)
     ]
 
 
@@ -123,8 +125,7 @@ def redo_step(step: Any, name: str, before: Sequence[Array], index: int, arrays:
     keeps_dtype = name in jaxprs.MOVES and name != "convert_element_type"
     rule = jaxprs.rule_of(name, step.params, arrays) if keeps_dtype else None
     try:
-        moved = NotImplemented if rule is None else rule(*arrays)
-        results = run_equation(step, name, arrays) if moved is NotImplemented else moved
+        results = run_equation(step, name, arrays) if rule is None else rule(*arrays)
     except (TypeError, ValueError, IndexError):  # floats instead of integers or booleans
         restored = [array.astype(old.dtype) for array, old in zip(arrays, before, strict=True)]
         results = run_equation(step, name, restored)

@@ -16,11 +16,11 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.asking.jaxprs import is_half, is_number
-from attn_exp.diagnosis.asking.libraries import parts_of
+from attn_exp.diagnosis.asking.libraries import collect_arrays
 from attn_exp.diagnosis.observe.trace import (
     MAX_SIZE,
     Call,
-    Place,
+    Location,
     Product,
     Recorder,
     Subscripts,
@@ -58,7 +58,7 @@ def record(call: Call, inputs: Mapping[str, Any], cache: dict[Any, Any] | None =
     vars(np).update({name: make_creator(name, function) for name, function in originals.items()})
     token = active_recorder.set(recorder)
     try:
-        outputs = parts_of(call(tracked)).values()
+        outputs = collect_arrays(call(tracked)).values()
     finally:
         active_recorder.reset(token)
         vars(np).update(originals)
@@ -122,14 +122,14 @@ def perform(
         return function(*args, **kwargs)
     outs = out if isinstance(out, tuple) else (out,)
     targets = args[:1] if is_writer else tuple(target for target in outs if isinstance(target, np.ndarray))
-    again = run = partial(write_first if is_writer else run_plain, function)
+    rerun = run = partial(write_first if is_writer else run_plain, function)
     read_kwargs = kwargs
     if targets and not is_writer and "where" not in kwargs:  # the result does not depend on what `out` contains
         run, read_kwargs = partial(run, out=out), {key: value for key, value in kwargs.items() if key != "out"}
     token = active_recorder.set(None)
-    try:
+    try:  # `zeros_like` and the like read only the shape of their argument
         returned = recorder.run(
-            name, run, (args, read_kwargs), writes=targets, again=again, reads=not name.endswith("_like"),
+            name, run, (args, read_kwargs), writes=targets, rerun=rerun, reads=not name.endswith("_like"),
             product=find_product(name, args, kwargs),
         )  # fmt: skip
     finally:
@@ -169,13 +169,13 @@ def is_array(value: Any) -> bool:
     return isinstance(value, np.ndarray | TrackedNumber) and is_number(value.dtype)
 
 
-def locate_array(array: Any) -> Place:
+def locate_array(array: Any) -> Location:
     if isinstance(array, TrackedNumber):
-        return Place(id(array), 0, (), (), "number")
+        return Location(id(array), 0, (), (), "number")
     owner = array
     while isinstance(owner.base, np.ndarray):
         owner = owner.base
-    return Place(id(owner), array.__array_interface__["data"][0], array.shape, array.strides, str(array.dtype))
+    return Location(id(owner), array.__array_interface__["data"][0], array.shape, array.strides, str(array.dtype))
 
 
 def copy_array(array: Any) -> Array:

@@ -15,11 +15,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.asking.libraries import parts_of
+from attn_exp.diagnosis.asking.libraries import collect_arrays
 from attn_exp.diagnosis.observe.trace import (
     MAX_SIZE,
     Call,
-    Place,
+    Location,
     Product,
     Recorder,
     Trace,
@@ -53,7 +53,7 @@ def record(call: Call, inputs: Mapping[str, Any], cache: dict[Any, Any] | None =
     finally:
         torch.backends.mha.set_fastpath_enabled(value=was_fast)
         flex._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG = was_eager
-    return recorder.make_trace(parts_of(returned).values())
+    return recorder.make_trace(collect_arrays(returned).values())
 
 
 class Dispatch(TorchDispatchMode):
@@ -124,10 +124,10 @@ def is_dense(value: Any) -> bool:
     return is_strided and not (value.is_nested or value.is_quantized or value.is_meta)
 
 
-def locate_tensor(tensor: Any) -> Place:
+def locate_tensor(tensor: Any) -> Location:
     strides = tuple(stride * tensor.itemsize for stride in tensor.stride())
     kind = f"{tensor.dtype} {tensor.is_conj()} {tensor.is_neg()}"
-    return Place(tensor.untyped_storage()._cdata, tensor.data_ptr(), tuple(tensor.shape), strides, kind)
+    return Location(tensor.untyped_storage()._cdata, tensor.data_ptr(), tuple(tensor.shape), strides, kind)
 
 
 def copy_tensor(tensor: Any) -> Array:

@@ -31,14 +31,14 @@ GRID = 2
 class Recording:
     """Traces of a layer on inputs of one shape.
 
-    `given` holds the inputs of each trace by role (x, q, k, v or memory), `[b t m]`. The first trace is the baseline;
-    two more follow for each of the `bits` bits of a token's number: tokens with the bit set, then all others are
-    changed. `tokens` lists the role, example and position of each token by number.
+    `inputs_by_run` holds the inputs of each trace by role (x, q, k, v or memory), `[b t m]`. The first trace is the
+    baseline; two more follow for each of the `bits` bits of a token's number: tokens with the bit set, then all others
+    are changed. `tokens` lists the role, example and position of each token by number.
     """
 
     layer: Layer
     traces: Sequence[Trace]
-    given: Sequence[Arrays]
+    inputs_by_run: Sequence[Arrays]
     bits: int
     tokens: Sequence[tuple[str, int, int]]
 
@@ -57,19 +57,23 @@ class Recording:
         is_fine = all(dtype.itemsize >= np.dtype(np.float64).itemsize for dtype in dtypes if dtype.kind == "f")
         return FINE if is_fine else COARSE
 
-    def inputs(self, operation: int, place: int) -> list[Array]:
+    def read_inputs(self, operation: int, input_index: int) -> list[Array]:
         """Return one input of an operation in each run."""
-        return [trace.operations[operation].inputs[place] for trace in self.traces]
+        return [trace.operations[operation].inputs[input_index] for trace in self.traces]
 
-    def is_live(self, operation: int, place: int) -> bool:
+    def is_live(self, operation: int, input_index: int) -> bool:
         """Return whether an input of an operation depends on any token: the first two changes concern all of them."""
-        baseline, *changed = self.inputs(operation, place)[:3]
+        baseline, *changed = self.read_inputs(operation, input_index)[:3]
         return any(not np.array_equal(array, baseline, equal_nan=True) for array in changed)
 
-    def sides(self, operation: int, side: int) -> list[Array] | None:
+    def read_sides(self, operation: int, side: int) -> list[Array] | None:
         """Return one input of a product (0: left) in standard axes in each run; None for other operations."""
         axes = find_axes(self.first.operations[operation])
-        return None if axes is None else [axes.side(array, side) for array in self.inputs(operation, axes.places[side])]
+        return (
+            None
+            if axes is None
+            else [axes.arrange_side(array, side) for array in self.read_inputs(operation, axes.input_indices[side])]
+        )
 
     def find_tokens(self, rows: Sequence[Array]) -> Array | None:
         """Return the number of the token on which each row depends, given the rows `[... k]` in each run."""
@@ -79,6 +83,7 @@ class Recording:
         changed = np.array([
             np.any((array != baseline) & ~(np.isnan(array) & np.isnan(baseline)), axis=-1) for array in others
         ])  # fmt: skip
+        # [bits ...]: whether a row changed with the tokens whose number has this bit set, and with the others
         if_set, if_clear = changed[::2], changed[1::2]
         numbers = np.tensordot(2 ** np.arange(self.bits), if_set, axes=1)
         numbers[~(if_set ^ if_clear).all(axis=0)] = SEVERAL
@@ -91,9 +96,9 @@ class DifferentPathsError(Exception):
 
 
 def record_layer(
-    layer: Layer, batch: int, length: int, keys: int, keywords: Mapping[str, Any], *, seed: int = 0
+    layer: Layer, batch: int, length: int, key_count: int, keywords: Mapping[str, Any], *, seed: int = 0
 ) -> Recording:  # fmt: skip
-    """Record a layer on `length` tokens, and on `keys` tokens of a memory or of separate keys.
+    """Record a layer on `length` tokens, and on `key_count` tokens of a memory or of separate keys.
 
     Raises:
         DifferentPathsError: the operations depend on the input values.
@@ -101,24 +106,24 @@ def record_layer(
     """
     rng = np.random.default_rng([seed, 46])
     batch = batch if "b" in next(iter(layer.inputs.values())) else 1
-    lengths = {role: length if role in ("x", "q") else keys for role in layer.inputs}
-    tokens = [(role, *place) for role, count in lengths.items() for place in np.ndindex(batch, count)]
+    lengths = {role: length if role in ("x", "q") else key_count for role in layer.inputs}
+    tokens = [(role, *position) for role, count in lengths.items() for position in np.ndindex(batch, count)]
     bits = max(1, int(np.ceil(np.log2(len(tokens)))))
 
     def draw() -> dict[str, Array]:
         widths = {role: layer.widths.get(role, layer.sizes["m"]) for role in lengths}
         return {role: rng.standard_normal((batch, count, widths[role])) for role, count in lengths.items()}
 
-    given = [draw()]
+    inputs_by_run = [draw()]
     for bit in range(bits):
         is_set = (np.arange(len(tokens)) >> bit & 1).astype(bool)
-        given += [replace_tokens(given[0], draw(), is_changed) for is_changed in (is_set, ~is_set)]
+        inputs_by_run += [replace_tokens(inputs_by_run[0], draw(), is_changed) for is_changed in (is_set, ~is_set)]
     cache = dict[Any, Any]()
-    traces = [record_once(layer, inputs, keywords, cache) for inputs in given]
+    traces = [record_once(layer, run_inputs, keywords, cache) for run_inputs in inputs_by_run]
     paths = {tuple(operation.name for operation in trace.operations) for trace in traces}
     if len(paths) > 1:
         raise DifferentPathsError
-    return Recording(layer, traces, given, bits, tokens)
+    return Recording(layer, traces, inputs_by_run, bits, tokens)
 
 
 def replace_tokens(base: Arrays, other: Arrays, is_changed: Array) -> dict[str, Array]:
@@ -171,14 +176,14 @@ def unlay(array: Any, axes: str) -> Any:
         return array
     if "b" not in axes:
         return unlay(array[None], f"b{axes}")
-    tokens = {
+    layouts = {
         "btm": lambda: array,
         "tbm": lambda: array.swapaxes(0, 1),
         "bmt": lambda: array.swapaxes(1, 2),
         "bhwm": lambda: array.reshape(array.shape[0], -1, array.shape[-1]),
         "bmhw": lambda: array.reshape(array.shape[0], array.shape[1], -1).swapaxes(1, 2),
     }
-    return tokens[axes]()
+    return layouts[axes]()
 
 
 def stack_tokens(recording: Recording) -> Array:

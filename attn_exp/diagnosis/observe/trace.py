@@ -129,7 +129,7 @@ def record_with(
 # Operations on arrays that may share memory, as those of PyTorch and NumPy do
 
 
-class Place(NamedTuple):
+class Location(NamedTuple):
     """The location of an array in memory: allocation, first address, shape, strides in bytes, and dtype.
 
     Two arrays in the same place contain the same numbers, so they have the same producer.
@@ -146,22 +146,22 @@ class Place(NamedTuple):
 class Recorder:
     """The operations recorded so far, as the parts of a `Trace`.
 
-    `copy` converts an array of the library to NumPy, and `restore` converts it back. `known` keeps each array that was
-    seen, so that no address is reused, together with its producer.
+    `copy` converts an array of the library to NumPy, and `restore` converts it back. `arrays_seen` keeps each array,
+    so that no address is reused, together with its producer.
     """
 
     is_array: Callable[[Any], bool]
-    locate: Callable[[Any], Place]
+    locate: Callable[[Any], Location]
     copy: Callable[[Any], Array]
     restore: Callable[[Array], Any]
     operations: list[Operation] = field(default_factory=list)
-    known: dict[Place, tuple[Any, Producer]] = field(default_factory=dict)
+    arrays_seen: dict[Location, tuple[Any, Producer]] = field(default_factory=dict)
     inputs: dict[str, Array] = field(default_factory=dict)
 
     def add_inputs(self, arrays: Mapping[str, Any]) -> None:
         for name, array in arrays.items():
             self.inputs[name] = np.array(self.copy(array))
-            self.known[self.locate(array)] = array, None if self.inputs[name].size > MAX_SIZE else name
+            self.arrays_seen[self.locate(array)] = array, None if self.inputs[name].size > MAX_SIZE else name
 
     def make_trace(self, outputs: Iterable[Any]) -> Trace:
         return Trace(tuple(self.operations), self.inputs, tuple(
@@ -170,7 +170,7 @@ class Recorder:
         ))  # fmt: skip
 
     def find_producer(self, array: Any) -> Producer:
-        return self.known.setdefault(self.locate(array), (array, None))[1]
+        return self.arrays_seen.setdefault(self.locate(array), (array, None))[1]
 
     def collect(self, value: Any) -> list[Any]:
         found: list[Any] = []
@@ -179,7 +179,7 @@ class Recorder:
 
     def run(
         self, name: str, function: Callable[..., Any], arguments: Arguments, *, writes: Sequence[Any] = (),
-        reads: bool = True, again: Callable[..., Any] | None = None, product: Product | None = None,
+        reads: bool = True, rerun: Callable[..., Any] | None = None, product: Product | None = None,
     ) -> Any:  # fmt: skip
         """Call a function, and record an operation for each array that it returns.
 
@@ -189,7 +189,7 @@ class Recorder:
             arguments: its positional and keyword arguments.
             writes: the arrays that it overwrites and returns.
             reads: whether its result depends on the arrays among the arguments; if not, it is a constant.
-            again: what to call to redo the operation, if not the function itself.
+            rerun: what to call to redo the operation, if not the function itself.
             product: the product that the function computes, if any.
         """
         inputs = self.collect(arguments)
@@ -199,13 +199,13 @@ class Recorder:
         args, kwargs = arguments
         if not reads or all(self.find_producer(array) is None for array in (*inputs, *views)):
             returned = function(*args, **kwargs)
-            self.known.update({self.locate(array): (array, None) for array in (*self.collect(returned), *views)})
+            self.arrays_seen |= {self.locate(array): (array, None) for array in (*self.collect(returned), *views)}
             return returned
         before, views_before = tuple(map(self.copy, inputs)), [self.copy(view) for view in views]
         returned = function(*args, **kwargs)
         outputs = self.collect(returned)
         for index, output in enumerate(outputs):
-            redo = self.make_redo(again or function, arguments, before, index)
+            redo = self.make_redo(rerun or function, arguments, before, index)
             if name == "as_strided":  # depends on strides, which copies do not keep
                 redo = make_scatter(self.locate(output), self.locate(inputs[0]))
             self.add(Operation(name, before, producers, self.copy(output), redo, product), output)
@@ -216,25 +216,25 @@ class Recorder:
 
     def add(self, operation: Operation, output: Any) -> None:
         is_large = operation.output.size > MAX_SIZE
-        self.known[self.locate(output)] = output, None if is_large else len(self.operations)
+        self.arrays_seen[self.locate(output)] = output, None if is_large else len(self.operations)
         self.operations += [] if is_large else [operation]
 
     def add_write(self, target: Any, view: Any, old: Array) -> None:
         """Record that writing into an array changed a view that shares its memory and contained `old`."""
-        source, place = self.locate(target), self.locate(view)
-        if source.kind != place.kind:  # bytes of another dtype: what they mean is unknown
-            self.known[place] = view, None
+        source, location = self.locate(target), self.locate(view)
+        if source.kind != location.kind:  # bytes of another dtype: what they mean is unknown
+            self.arrays_seen[location] = view, None
             return
         producers = (self.find_producer(view), self.find_producer(target))
-        redo = make_scatter(place, source)
+        redo = make_scatter(location, source)
         self.add(Operation("write", (old, self.copy(target)), producers, self.copy(view), redo), view)
 
     def find_overlapping(self, target: Any) -> list[Any]:
         """Return the arrays seen so far that share an element's address with an array."""
-        place = self.locate(target)
-        addresses = find_addresses(place)
-        return [array for known, (array, _) in self.known.items() if known.owner == place.owner
-                and np.isin(find_addresses(known), addresses).any()]  # fmt: skip
+        location = self.locate(target)
+        addresses = find_addresses(location)
+        return [array for other, (array, _) in self.arrays_seen.items()
+                if other.owner == location.owner and np.isin(find_addresses(other), addresses).any()]  # fmt: skip
 
     def make_redo(
         self, function: Callable[..., Any], arguments: Arguments, before: Sequence[Array], index: int
@@ -267,23 +267,24 @@ def map_arrays(value: Any, is_array: Callable[[Any], bool], change: Callable[[An
     return value
 
 
-def find_addresses(place: Place) -> Array:
+def find_addresses(location: Location) -> Array:
     """Return the address of each element, in the shape of the array."""
-    addresses = np.full(place.shape, place.address)
-    for axis, (length, stride) in enumerate(zip(place.shape, place.strides, strict=True)):
-        addresses += (np.arange(length) * stride).reshape(-1, *[1] * (len(place.shape) - axis - 1))
+    addresses = np.full(location.shape, location.address)
+    for axis, (length, stride) in enumerate(zip(location.shape, location.strides, strict=True)):
+        addresses += (np.arange(length) * stride).reshape(-1, *[1] * (len(location.shape) - axis - 1))
     return addresses
 
 
-def make_scatter(place: Place, source: Place) -> Redo:
+def make_scatter(location: Location, source: Location) -> Redo:
     """Return a function that writes the last array into the first one, or into zeros, where addresses coincide."""
-    wanted, available = find_addresses(place), find_addresses(source).ravel()
-    order = np.argsort(available)
-    nearest = order[np.minimum(np.searchsorted(available, wanted, sorter=order), available.size - 1)]
-    is_shared = np.asarray(available[nearest] == wanted)
+    addresses, source_addresses = find_addresses(location), find_addresses(source).ravel()
+    order = np.argsort(source_addresses)
+    # for each address, the first of the source's that is not lower; if it is another one, nothing is shared
+    nearest = order[np.minimum(np.searchsorted(source_addresses, addresses, sorter=order), source_addresses.size - 1)]
+    is_shared = np.asarray(source_addresses[nearest] == addresses)
 
     def redo(arrays: Sequence[Array]) -> Array:
-        base = arrays[0] if len(arrays) > 1 else np.zeros(place.shape, arrays[0].dtype)
+        base = arrays[0] if len(arrays) > 1 else np.zeros(location.shape, arrays[0].dtype)
         result = np.array(base, np.result_type(*arrays))
         result[is_shared] = np.ravel(arrays[-1])[nearest[is_shared]]
         return result
@@ -313,8 +314,8 @@ class Axes:
     def lengths(self) -> dict[str, int]:
         """The length of each letter's axis; an axis of length 1 is broadcast to that of the other input."""
         lengths: dict[str, int] = {}
-        for place, letters in zip(self.places, self.product.subscripts, strict=False):
-            for letter, length in zip(letters, self.operation.inputs[place].shape, strict=True):
+        for input_index, letters in zip(self.input_indices, self.product.subscripts, strict=False):
+            for letter, length in zip(letters, self.operation.inputs[input_index].shape, strict=True):
                 lengths[letter] = max(lengths.get(letter, 1), length)
         return lengths
 
@@ -332,16 +333,16 @@ class Axes:
         return full.reshape([prod(self.lengths[letter] for letter in group) for group in groups])
 
     @property
-    def places(self) -> tuple[int, int]:
+    def input_indices(self) -> tuple[int, int]:
         """The indices of the left and right factors among the operation's inputs."""
         return self.product.left, self.product.right
 
-    def side(self, array: Array, side: int) -> Array:
+    def arrange_side(self, array: Array, side: int) -> Array:
         """Arrange an array like the left input (side 0) as `[n r k]`, or like the right one as `[n c k]`."""
         letters = (self.rows, self.columns)[side]
         return self.arrange(array, self.product.subscripts[side], (self.batch, letters, self.summed))
 
-    def output(self, array: Array) -> Array:
+    def arrange_output(self, array: Array) -> Array:
         """Arrange an array like the output, as `[n r c]`."""
         return self.arrange(array, self.product.subscripts[2], (self.batch, self.rows, self.columns))
 
@@ -384,10 +385,12 @@ def follow_labels(trace: Trace, source: int, labels: Array, end: int) -> dict[in
     labels_of = {source: labels}
     for index in range(source + 1, end):
         operation = trace.operations[index]
-        known = [labels_of.get(producer) if isinstance(producer, int) else None for producer in operation.producers]
-        input_labels = [one if one is not None and one.shape == array.shape else None
-                        for one, array in zip(known, operation.inputs, strict=True)]  # fmt: skip
-        if any(one is not None for one in input_labels):
+        producer_labels = [
+            labels_of.get(producer) if isinstance(producer, int) else None for producer in operation.producers
+        ]
+        input_labels = [known if known is not None and known.shape == array.shape else None
+                        for known, array in zip(producer_labels, operation.inputs, strict=True)]  # fmt: skip
+        if any(known is not None for known in input_labels):
             output_labels = find_output_labels(operation, input_labels)
             if output_labels is not None and (output_labels >= 0).any():
                 labels_of[index] = output_labels
@@ -405,10 +408,10 @@ def find_output_labels(operation: Operation, labels: Sequence[Array | None]) -> 
     moved = move_labels(operation, labels)
     if moved is not None:
         return moved
-    for known in labels:
-        if known is not None and known.ndim and operation.output.ndim >= known.ndim:
+    for known_labels in labels:
+        if known_labels is not None and known_labels.ndim and operation.output.ndim >= known_labels.ndim:
             try:
-                return np.broadcast_to(known, operation.output.shape).copy()
+                return np.broadcast_to(known_labels, operation.output.shape).copy()
             except ValueError:
                 continue
     return None
@@ -436,9 +439,9 @@ def move_labels(operation: Operation, labels: Sequence[Array | None]) -> Array |
         len(np.unique(index[is_moved])) < MIN_VARIETY * len(np.unique(index[is_index]))
     ):  # fmt: skip
         return None
-    for known, array in zip(labels, operation.inputs, strict=True):
-        if known is not None and array.shape == operation.output.shape:  # such as the input of a masked fill
-            return np.where(is_moved, label_at[index], known)
+    for known_labels, array in zip(labels, operation.inputs, strict=True):
+        if known_labels is not None and array.shape == operation.output.shape:  # such as the input of a masked fill
+            return np.where(is_moved, label_at[index], known_labels)
     return np.where(is_moved, label_at[index], -1)
 
 
@@ -449,10 +452,10 @@ def number_elements(operation: Operation, labels: Sequence[Array | None]) -> tup
     """
     inputs, start = list(operation.inputs), 1
     label_at, number_at = [np.array([-1])], [np.array([np.nan])]
-    for place, (array, known) in enumerate(zip(operation.inputs, labels, strict=True)):
-        if known is not None:
-            inputs[place] = np.arange(start, start + array.size, dtype=float).reshape(array.shape)
-            label_at.append(known.ravel())
+    for input_index, (array, known_labels) in enumerate(zip(operation.inputs, labels, strict=True)):
+        if known_labels is not None:
+            inputs[input_index] = np.arange(start, start + array.size, dtype=float).reshape(array.shape)
+            label_at.append(known_labels.ravel())
             number_at.append(np.asarray(array, float).ravel())
             start += array.size
     return inputs, np.concatenate(label_at), np.concatenate(number_at)

@@ -1,7 +1,8 @@
 """Candidate explanations: single mistakes, pairs of them, and settings that nobody requested.
 
 A `Candidate` changes the recipe of a case, for example to one without a scale. If attention with the changed recipe
-gives the answers, the candidate explains them. `explained` tries all explanations, and `best` chooses one that fits.
+gives the answers, the candidate explains them. `find_explanation` tries one explanation after another, and
+`choose_best` chooses among the candidates that fit.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ GROUPS = (
 """Groups of mistakes by priority: if several mistakes give the same numbers, one of the earliest group is named."""
 RARE_SCALES = frozenset(("scale_by_d", "scale_by_heads", "scale_twice", "scale_other"))
 """Scales that are less likely than `scale_by_sqrt_d_model` where they coincide, as with 8 heads of size 8."""
-PAIRED = (
+PAIRED_CODE_MISTAKES = (
     "keys_from_queries",
     "queries_from_keys",
     "values_from_queries",
@@ -73,9 +74,9 @@ RULES: tuple[tuple[str, Mask | Score], ...] = (
     *((f"score=softcap score.softcap.cap={cap:g}", Softcap(cap)) for cap in (10.0, 20.0, 30.0, 50.0, 100.0)),
 )
 """Rules that a function may apply without being told, as settings."""
-FIRST = 1
+FIRST_TURN = 1
 """The priority (`turn`) of the plainest explanations."""
-FIRST_FEW = 4
+SAMPLE_SIZE = 4
 """Number of leading cases on which a mistake must have an effect in order to be paired."""
 EFFECT_DIGITS = 40
 """Bits to which outputs must agree for a mistake to have no effect."""
@@ -122,9 +123,9 @@ class Explained:
 class Explanation:
     """One kind of explanation: `find` takes a view of the evidence and returns an explanation that fits, or None.
 
-    All explanations of one `turn` are tried on one view of the evidence before the next view. The plainest have turn
-    `FIRST` and are tried on every view. `rare` ones are skipped if answers are compared at float32 precision although
-    their dtype is more precise. `dear` ones are slow: they take thousands of tries.
+    All explanations of one `turn` are tried on one view of the evidence before the next view. The plainest have the
+    turn `FIRST_TURN` and are tried on every view. `rare` ones are skipped if answers are compared at float32 precision
+    although their dtype is more precise. `dear` ones are slow: they take thousands of tries.
     """
 
     find: Callable[[Any], Explained | None]
@@ -144,10 +145,10 @@ class Evidence(Protocol):
     def can_try(self, explanation: Explanation) -> bool: ...
 
 
-def explained(evidence: Evidence) -> Explained:
+def find_explanation(evidence: Evidence) -> Explained:
     """Return the first explanation that fits, or an empty one."""
-    for turn in sorted({one.turn for one in evidence.explanations}):
-        for view in evidence.views(first=turn == FIRST):
+    for turn in sorted({explanation.turn for explanation in evidence.explanations}):
+        for view in evidence.views(first=turn == FIRST_TURN):
             for explanation in evidence.explanations:
                 found = explanation.find(view) if explanation.turn == turn and view.can_try(explanation) else None
                 if found is not None:
@@ -155,14 +156,14 @@ def explained(evidence: Evidence) -> Explained:
     return Explained()
 
 
-def best(fitting: Sequence[Candidate]) -> Explained | None:
+def choose_best(fitting: Sequence[Candidate]) -> Explained | None:
     """Return the likeliest of the candidates that fit, with the names of the others; None if there are none."""
     if not fitting:
         return None
-    first, *rest = sorted(fitting, key=rank)
-    others = dict.fromkeys(tuple(sorted(set(candidate.names))) for candidate in rest)
-    others.pop(tuple(sorted(set(first.names))), None)
-    return Explained(first.names, tuple(others), change=first.change, said=first.said)
+    likeliest, *rest = sorted(fitting, key=rank)
+    other_names = dict.fromkeys(tuple(sorted(set(candidate.names))) for candidate in rest)
+    other_names.pop(tuple(sorted(set(likeliest.names))), None)
+    return Explained(likeliest.names, tuple(other_names), change=likeliest.change, said=likeliest.said)
 
 
 def rank(candidate: Candidate) -> tuple[int, ...]:
@@ -175,7 +176,7 @@ def rank(candidate: Candidate) -> tuple[int, ...]:
     preconditions = sum(len(mistake.needs) for mistake in known)
     priority = sum(GROUPS.index(mistake.group) for mistake in known)
     products = [name for name, mistake in zip(candidate.names, known, strict=True) if mistake.group == "products"]
-    oddities = sum(name not in PAIRED for name in products) if len(known) > 1 else 0
+    oddities = sum(name not in PAIRED_CODE_MISTAKES for name in products) if len(known) > 1 else 0
     oddities += len({name.partition("_from_")[2] for name in products if "_from_" in name}) > 1
     oddities += {"no_softmax", "scale_after_softmax"} <= set(candidate.names)
     return (
@@ -196,13 +197,13 @@ def what_a_setting_computes(words: str) -> str:
 # One mistake
 
 
-def every_mistake(cases: Sequence[Case]) -> Iterator[Candidate]:
+def list_mistakes(cases: Sequence[Case]) -> Iterator[Candidate]:
     """Yield every variant of every mistake that these cases can show, except remarks and losses of precision."""
-    present = features((case.recipe, case.given) for case in cases)
+    features_present = features((case.recipe, case.given) for case in cases)
     has_one_size = len({at_of(case).size for case in cases}) == 1  # then no other tells a constant from another factor
     for name in mistakes.names():
         mistake = mistakes.mistake(name)
-        is_hidden = not set(mistake.needs) <= present or (name == "scale_fixed" and has_one_size)
+        is_hidden = not set(mistake.needs) <= features_present or (name == "scale_fixed" and has_one_size)
         if is_hidden or mistake.remark or mistake.group == "precision":
             continue
         for index, change in enumerate(mistake.changes):
@@ -225,38 +226,38 @@ def with_default_scale_only(change: RecipeChange) -> Change:
 # Two mistakes
 
 
-def pairs_of(single: Sequence[Candidate], seen: Seen) -> Iterator[Candidate]:
+def pair_mistakes(single: Sequence[Candidate], seen: Seen) -> Iterator[Candidate]:
     """Yield pairs of mistakes, one applied after the other, except for mistakes that have no effect on these cases.
 
     Both orders are tried only if they can give different results.
     """
     sample = choose_sample(seen)
-    likely = (one for one in single if one.names[0] in (*PAIRED, ZERO_SCORES)
+    likely = (one for one in single if one.names[0] in (*PAIRED_CODE_MISTAKES, ZERO_SCORES)
               or not mistakes.mistake(one.names[0]).of_code)  # fmt: skip
-    effective = [(once(one), find_changed_fields(one, sample)) for one in likely if has_effect(one, sample)]
-    for (one, fields_of_one), (other, fields_of_other) in itertools.combinations(effective, 2):
-        if one.names != other.names and can_combine(one.names[0], other.names[0]):
-            names = tuple(sorted({*one.names, *other.names}))
-            yield Candidate(names, composed(one, other))
-            if does_order_matter(fields_of_one, fields_of_other):
-                yield Candidate(names, composed(other, one))
+    effective = [(cache_change(one), find_changed_fields(one, sample)) for one in likely if has_effect(one, sample)]
+    for (first, first_fields), (second, second_fields) in itertools.combinations(effective, 2):
+        if first.names != second.names and can_combine(first.names[0], second.names[0]):
+            names = tuple(sorted({*first.names, *second.names}))
+            yield Candidate(names, compose_changes(first, second))
+            if can_order_matter(first_fields, second_fields):
+                yield Candidate(names, compose_changes(second, first))
 
 
-def can_combine(one: str, other: str) -> bool:
-    return ZERO_SCORES not in (one, other) or ("causal",) in (
-        mistakes.mistake(one).needs,
-        mistakes.mistake(other).needs,
+def can_combine(first: str, second: str) -> bool:
+    return ZERO_SCORES not in (first, second) or ("causal",) in (
+        mistakes.mistake(first).needs,
+        mistakes.mistake(second).needs,
     )
 
 
-def once(candidate: Candidate) -> Candidate:
+def cache_change(candidate: Candidate) -> Candidate:
     """Cache the change of a candidate, because many other changes are applied after it."""
     return replace(candidate, change=cache(candidate.change))
 
 
-def composed(one: Candidate, other: Candidate) -> Change:
-    """Apply `one`, then `other`."""
-    return lambda case: other.change(case.asking(one.change(case)))
+def compose_changes(first: Candidate, second: Candidate) -> Change:
+    """Apply `first`, then `second`."""
+    return lambda case: second.change(case.with_recipe(first.change(case)))
 
 
 def choose_sample(seen: Seen) -> list[Case]:
@@ -268,7 +269,7 @@ def choose_sample(seen: Seen) -> list[Case]:
     for index, (case, _) in enumerate(seen):
         rules = case.recipe.rules
         kind = (*map(type, rules.masks), *map(type, rules.scores), case.rung == "equal inputs")
-        sample.setdefault(index if index < FIRST_FEW else kind, case)
+        sample.setdefault(index if index < SAMPLE_SIZE else kind, case)
     return list(sample.values())
 
 
@@ -290,28 +291,28 @@ def find_changed_fields(candidate: Candidate, sample: Sequence[Case]) -> set[str
     }
 
 
-def does_order_matter(one: set[str], other: set[str]) -> bool:
+def can_order_matter(first: set[str], second: set[str]) -> bool:
     """Return whether two changes of these recipe fields may overwrite each other or choose by each other's settings."""
-    return bool(one & other or (one & SETTINGS and other & CHOSEN) or (other & SETTINGS and one & CHOSEN))
+    return bool(first & second or (first & SETTINGS and second & CHOSEN) or (second & SETTINGS and first & CHOSEN))
 
 
 # Another setting
 
 
-def words_of_windows(left: int) -> dict[str, tuple[Mask, ...]]:
+def window_settings(left: int) -> dict[str, tuple[Mask, ...]]:
     """Return the masks with windows of this size, by the settings that choose them."""
     return {f"mask=[causal,window] mask.window.left={left}": (Causal(), Window(left, -1)),
             f"mask=window mask.window.left={left} mask.window.right={left}": (Window(left, left),)}  # fmt: skip
 
 
-def other_settings(recipe: Recipe) -> Iterator[tuple[str, RecipeChange]]:
+def list_other_settings(recipe: Recipe) -> Iterator[tuple[str, RecipeChange]]:
     """Yield settings that a recipe does not have, as words of a command line, and the changes that they make."""
-    known = {type(rule) for rule in (*recipe.rules.masks, *recipe.rules.scores)}
+    types_present = {type(rule) for rule in (*recipe.rules.masks, *recipe.rules.scores)}
     for words, rule in RULES:
-        if type(rule) not in known:
+        if type(rule) not in types_present:
             yield words, with_masks(rule) if isinstance(rule, Mask) else with_score(rule)
     for left in range(1, 9) if not recipe.rules.masks else ():
-        yield from ((words, with_masks(*masks)) for words, masks in words_of_windows(left).items())
+        yield from ((words, with_masks(*masks)) for words, masks in window_settings(left).items())
     for name in rule_names("normalizer"):
         if name != recipe.rules.normalizer.name:
             yield f"normalizer={name}", partial(Recipe.with_rules, normalizer=normalizer(name))
@@ -328,7 +329,7 @@ def with_score(rule: Score) -> RecipeChange:
     return lambda recipe: recipe.with_rules(scores=(*recipe.rules.scores, rule))
 
 
-def scaled_as_usual(case: Case) -> Recipe:
+def use_default_scale(case: Case) -> Recipe:
     """Return the recipe with scale `1 / sqrt(d)`, whatever scale was requested or passed."""
     given = case.given
     size = given.q.shape[-1] if given.q is not None else given.arrays["W_q"].shape[1] // case.recipe.heads
@@ -339,7 +340,7 @@ def is_right(seen: Seen, digits: int) -> bool:
     return all(answer.output is None or not differs(answer.output, expected(case), digits) for case, answer in seen)
 
 
-def gives(recipe: Recipe, case: Case, answer: Answer, digits: int) -> bool:
+def reproduces(recipe: Recipe, case: Case, answer: Answer, digits: int) -> bool:
     """Return whether a recipe reproduces an answer; False if logits are so large that any recipe would."""
     stages, output = predicted(recipe, case.given), answer.output
     if output is None or stages is None or is_blind(stages) or not np.isfinite(output).any():

@@ -22,7 +22,7 @@ from attn_exp import mistakes
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.asking.case import Answer, Asked, Case, Seen, differs, predicted
 from attn_exp.diagnosis.asking.libraries import DIGITS
-from attn_exp.diagnosis.recipes.candidates import Candidate, composed, everywhere, once
+from attn_exp.diagnosis.recipes.candidates import Candidate, cache_change, compose_changes, everywhere
 from attn_exp.forms.pipeline import At, Step
 from attn_exp.mistakes.masks import added, filled, late
 from attn_exp.mistakes.mistake import Change, around, instead, together
@@ -35,8 +35,8 @@ EXPONENTS = tuple(np.arange(-11.0, 2.0))
 """Powers of 10 of the epsilon in the softmax sum from which the fit starts."""
 MAX_STEPS, MAX_RESIDUAL = 12, 1e-7
 """Number of Gauss-Newton steps, and the largest sum of squared errors relative to that of the output."""
-LOWEST = (float(np.finfo(np.float64).min), float(np.finfo(np.float32).min), float(np.finfo(np.float16).min))
-FILLS = (-np.inf, *LOWEST, -1e4, -1e5, -1e6, -1e8, -1e9, -1e10, -1e12, -1e15, -1e18, -1e20, -1e30, 0.0)
+LOWEST_FLOATS = (float(np.finfo(np.float64).min), float(np.finfo(np.float32).min), float(np.finfo(np.float16).min))
+FILLS = (-np.inf, *LOWEST_FLOATS, -1e4, -1e5, -1e6, -1e8, -1e9, -1e10, -1e12, -1e15, -1e18, -1e20, -1e30, 0.0)
 """Common fill values for hidden logits; a softmax would turn all but the last into weight 0."""
 CLIPS = (32, 40, 50, 60, 64, 70, 75, 80, 85, 88, 90, 100, 128, 200, 250, 256, 500, 512, 600, 700, 709, 750, 800, 1000)
 """Limits at which people clip logits; only logits beyond them are wrong."""
@@ -57,15 +57,15 @@ INVERTED = "mask_inverted"
 """The mask mistake to which a fill or a second mask mistake may be added."""
 LARGE_FILL = Candidate((), everywhere(filled(-1e9)))
 """A common replacement for -inf: harmless alone, but not in combination with other mistakes."""
-CLOSE = 1e-5
+CLOSE_TOLERANCE = 1e-5
 """Relative tolerance that allows for float32 rounding."""
-EXPLAINING = 8.0
+MAX_SECONDS = 8.0
 """Seconds of processor time after which a check tries no more combinations of mistakes."""
 
 # A small fill, fitted to the answer
 
 
-def fitted_fills(seen: Seen) -> Iterator[Candidate]:
+def fit_fills(seen: Seen) -> Iterator[Candidate]:
     """Yield the fill of hidden logits, and what is added to them, fitted to the first answer that allows it."""
     for case, answer in seen:
         fill = fit_fill(case, answer, np.zeros_like)
@@ -106,7 +106,7 @@ def fit_fill(case: Case, answer: Answer, base: Callable[[Array], Array]) -> floa
 # Another fitted number: a factor of the scores, or an epsilon in the softmax sum
 
 
-def fitted_numbers(seen: Seen, fitted: dict[object, float | None]) -> Iterator[Candidate]:
+def fit_numbers(seen: Seen, fitted: dict[object, float | None]) -> Iterator[Candidate]:
     """Yield the factor of the scores, and the epsilon in the sum, fitted to the first wrong answers.
 
     `fitted` caches the numbers.
@@ -119,7 +119,7 @@ def fitted_numbers(seen: Seen, fitted: dict[object, float | None]) -> Iterator[C
             number = fitted[key]
             if number is not None and is_plausible(make_candidate, number):
                 yield make_candidate(number)
-                yield from one_for_all_sizes(case, number) if make_candidate is multiply_scores else ()
+                yield from fixed_scale_for(case, number) if make_candidate is multiply_scores else ()
                 break
 
 
@@ -141,7 +141,7 @@ def add_epsilon(exponent: float) -> Candidate:
     return Candidate(("sum_epsilon",), everywhere(with_epsilon(epsilon)), True, f"It is {epsilon:.4g}")
 
 
-def one_for_all_sizes(case: Case, factor: float) -> Iterator[Candidate]:
+def fixed_scale_for(case: Case, factor: float) -> Iterator[Candidate]:
     """Yield the mistake of a constant scale that is this factor times the right scale at this head size."""
     stages = predicted(case.recipe, case.given)
     if stages is not None and stages["scores"].size:
@@ -170,8 +170,8 @@ def fit_number(
         if errors is None or errors_after is None or np.inf in (sum_squares(errors), sum_squares(errors_after)):
             return None
         slope = (errors_after - errors) / step
-        before, number = number, number - float((slope * errors).sum() / max((slope * slope).sum(), 1e-300))
-        if number == before:
+        previous, number = number, number - float((slope * errors).sum() / max((slope * slope).sum(), 1e-300))
+        if number == previous:
             break  # converged
     return number if sum_squares(find_errors(number)) < MAX_RESIDUAL * max(sum_squares(output), 1e-300) else None
 
@@ -200,11 +200,11 @@ def divide_by_sum(number: float) -> Change:
 WITHOUT_SOFTMAX = {"no_softmax": use_raw_logits, "sum_normalized": divide_by_sum}
 
 
-def fills_of_raw_logits(seen: Seen) -> Iterator[Candidate]:
+def raw_logit_fills(seen: Seen) -> Iterator[Candidate]:
     """Yield the mistakes without a softmax, with each fill value that reproduces the first masked answer."""
-    masked = [(case, answer) for case, answer in seen if case.recipe.rules.masks and answer.output is not None][:1]
+    masked = [(case, answer) for case, answer in seen if case.recipe.rules.masks and answer.output is not None]
     for (name, make_change), fill in itertools.product(WITHOUT_SOFTMAX.items(), FILLS if masked else ()):
-        if reproduces(make_change(fill), masked, DIGITS["float16"]):
+        if reproduces(make_change(fill), masked[:1], DIGITS["float16"]):
             yield Candidate((name,), everywhere(make_change(fill)), fitted=True)
 
 
@@ -247,31 +247,31 @@ def group_by_part(single: Sequence[Candidate]) -> dict[str, list[Candidate]]:
     return groups
 
 
-def combine(parts: Sequence[Candidate]) -> Candidate:
+def combine(candidates: Sequence[Candidate]) -> Candidate:
     """Return one candidate that makes the changes of all parts, in this order."""
-    combined = parts[0]
-    for other in parts[1:]:
-        names = tuple(sorted({*combined.names, *other.names}))
-        combined = Candidate(names, composed(combined, other), combined.fitted or other.fitted)
+    combined = candidates[0]
+    for candidate in candidates[1:]:
+        names = tuple(sorted({*combined.names, *candidate.names}))
+        combined = Candidate(names, compose_changes(combined, candidate), combined.fitted or candidate.fitted)
     return combined
 
 
-def in_several_parts(single: Sequence[Candidate], asked: Asked, equal: Asked | None) -> Iterator[Candidate]:
+def combine_parts(single: Sequence[Candidate], asked: Asked, equal_scores: Asked | None) -> Iterator[Candidate]:
     """Yield combinations of mistakes in several parts that reproduce the answer to a case.
 
-    They must also reproduce `equal`, the answer to a case with equal scores; without it, at most two are combined.
-    Equal scores show only mistakes in heads, products and softmax, so these are tried first, without the scales.
+    They must also reproduce `equal_scores`, the answer to a case with equal scores; without it, at most two are
+    combined. Equal scores show only mistakes in heads, products and softmax, so these are tried first, without scales.
     """
     parts = group_by_part(single)
-    late_scales = [one for one in parts["scale"] if "scale_after_softmax" in one.names]
-    before_scores = [once(combine(pair)) for pair in itertools.product(parts["heads"], parts["products"])]
-    for before, softmax in itertools.product(before_scores, [*parts["softmax"], *late_scales]):
-        if equal is not None and not is_close(combine((before, softmax)), *equal):
+    late_scales = [candidate for candidate in parts["scale"] if "scale_after_softmax" in candidate.names]
+    before_scores = [cache_change(combine(pair)) for pair in itertools.product(parts["heads"], parts["products"])]
+    for before_softmax, softmax in itertools.product(before_scores, [*parts["softmax"], *late_scales]):
+        if equal_scores is not None and not is_close(combine((before_softmax, softmax)), *equal_scores):
             continue
         for scale in parts["scale"][: 1 if softmax in late_scales else None]:
-            chosen = (before, scale, softmax)
-            names = set[str]().union(*(one.names for one in chosen))
-            if len(names) > 1 and (equal is not None or len(names) <= 2) and is_close(combine(chosen), *asked):
+            chosen = (before_softmax, scale, softmax)
+            names = set[str]().union(*(candidate.names for candidate in chosen))
+            if len(names) > 1 and (equal_scores is not None or len(names) <= 2) and is_close(combine(chosen), *asked):
                 yield combine(chosen)
 
 
@@ -281,7 +281,7 @@ def is_close(candidate: Candidate, case: Case, answer: Answer) -> bool:
     if answer.output is None or stages is None or stages["output"].shape != answer.output.shape:
         return False
     error, size = np.abs(stages["output"] - answer.output), np.abs(answer.output)
-    return bool(error.max(initial=0.0) < CLOSE * size.max(initial=0.0))
+    return bool(error.max(initial=0.0) < CLOSE_TOLERANCE * size.max(initial=0.0))
 
 
 # Processor time, so that a check on a busy machine tries as much as on an idle one
@@ -311,7 +311,7 @@ def start_clock() -> Iterator[Clock]:
 def has_time() -> bool:
     """Return whether the current check may still try combinations of mistakes; if not, its clock records that."""
     clock = CLOCK.get()
-    if clock is None or process_time() - clock.start <= EXPLAINING:
+    if clock is None or process_time() - clock.start <= MAX_SECONDS:
         return True
     clock.was_over = True
     return False
