@@ -21,7 +21,7 @@ from attn_exp.experiment.measuring import describe, distance, make_rows, measure
 from attn_exp.experiment.row import Comparison, Distance, Row
 from attn_exp.experiment.variant import Bind, Settled, baseline, settle
 from attn_exp.forms.trace import ApartError, Trace, pile_traces
-from attn_exp.problem.problem import Pass, Problem, ask_model, build, build_each, stacked
+from attn_exp.problem.problem import Pass, Problem, build, build_each, fill_in_from_model, stack_problems
 from attn_exp.reference import oracle
 
 
@@ -76,7 +76,7 @@ def tabulate(
     check_any(variants)
     answered = [variant for variant in variants if not variant.refused]
     if dtype == "float64":
-        expected = oracle.answers({variant.name: variant.question for variant in answered}, stacked([problem]))
+        expected = oracle.answers({variant.name: variant.question for variant in answered}, stack_problems([problem]))
     else:
         exact = rounded(problem, np.dtype(np.float64))
         expected = {variant.name: exact_answer(variant, exact) for variant in answered}
@@ -107,7 +107,7 @@ def prepared(
     Raises:
         UserError: as for `compare`.
     """
-    config = ask_model(config, under_way)
+    config = fill_in_from_model(config, under_way)
     if not config.variant:
         raise UserError("variant=[] leaves nothing to compare; choose at least one, such as variant=[matrix]")
     long_runs.check_drawn(config)
@@ -211,7 +211,7 @@ def most_points(problem: Problem, variants: Sequence[Settled]) -> int:
 
 def tabulate_stack(config: Config, first: Problem, variants: Sequence[Settled], seeds: Sequence[int]) -> list[Rows]:
     problems = build_each(config, seeds)
-    problem = stacked(problems)
+    problem = stack_problems(problems)
     chosen = [variant for variant in variants if not variant.refused]
     traces = {
         variant.name: trace_at_once(variant, problem)

@@ -22,7 +22,7 @@ from attn_exp.experiment.variant import Settled
 from attn_exp.forms.pipeline import At, Given, Recipe, Step, compute
 from attn_exp.forms.steps import join_heads, project, share, share_in_turns, split
 from attn_exp.forms.trace import CELLS, Trace, summarize_weights
-from attn_exp.problem.problem import Problem, pool_heads, sides, with_sides
+from attn_exp.problem.problem import Problem, fill_in_qkv, pool_heads, project_qkv
 from attn_exp.rules import AbsentMask
 from attn_exp.rules.scores.score import Score
 
@@ -106,7 +106,7 @@ def embedded(settled: Settled, problem: Problem) -> Problem:
         marks = ()
     if problem.x is None or problem.marks == marks:
         return problem
-    q, k, v = sides(problem, lambda x: functools.reduce(lambda x, position: position.embed(x), marks, x))
+    q, k, v = project_qkv(problem, lambda x: functools.reduce(lambda x, position: position.embed(x), marks, x))
     return replace(problem, q=q, k=k, v=v, marks=marks)
 
 
@@ -152,7 +152,7 @@ def rounded(problem: Problem, to: Any) -> Problem:
     if problem.x is None:
         return replace(problem, **arrays)
     projections = {name: cast(array, to) for name, array in problem.projections.items()}
-    return with_sides(replace(problem, projections=projections, **arrays))
+    return fill_in_qkv(replace(problem, projections=projections, **arrays))
 
 
 def cast(array: Array | None, to: Any) -> Any:

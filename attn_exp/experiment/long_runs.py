@@ -62,7 +62,7 @@ def check_drawn(config: Config) -> None:
                     )
                 ]
             )
-    size = drawing.size(draws["x"]) if "x" in draws else sources.size(config.embeddings)
+    size = drawing.drawn_shape(draws["x"]) if "x" in draws else sources.size(config.embeddings)
     if size is not None:
         refuse_too_large(estimate_all(config, size))
 

@@ -22,7 +22,7 @@ from attn_exp.experiment.compare import prepared
 from attn_exp.experiment.executing import find_type
 from attn_exp.experiment.long_runs import PointProgress
 from attn_exp.experiment.metrics.targets import PATTERNS
-from attn_exp.problem.problem import ask_model, build
+from attn_exp.problem.problem import build, fill_in_from_model
 from attn_exp.processes import format_duration
 from attn_exp.report.sweep_plots import refuse_plots
 from attn_exp.runs import provenance, trust
@@ -111,7 +111,7 @@ def head_columns(space: Space) -> tuple[str, ...]:
     config = read_config(space.settings(0))
     if LAYER not in keys or "head" in keys or config.model.family is None:
         return ()
-    heads = ask_model(config).head
+    heads = fill_in_from_model(config).head
     return tuple(f"head_{head}_{name}" for head in range(1, heads + 1) for name in PATTERNS)
 
 

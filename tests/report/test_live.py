@@ -13,7 +13,7 @@ import pytest
 
 from attn_exp.experiment.executing import execute
 from attn_exp.experiment.row import Comparison, settled_as
-from attn_exp.problem.problem import Problem, with_sides
+from attn_exp.problem.problem import Problem, fill_in_qkv
 from tests.report.live_page import CELLS, show, type_into
 from tests.report.tab import Tab
 
@@ -40,7 +40,7 @@ def changed(problem: Problem, now: Numbers) -> Problem:
         name: arrays[name].reshape(array.shape) if name in arrays else array
         for name, array in problem.projections.items()
     }
-    return with_sides(replace(problem, x=arrays["x"], memory=arrays.get("memory"), projections=projections))
+    return fill_in_qkv(replace(problem, x=arrays["x"], memory=arrays.get("memory"), projections=projections))
 
 
 def numbers(nested: Any) -> np.ndarray[Any, Any]:

@@ -20,7 +20,7 @@ from attn_exp.config.schema import Config
 from attn_exp.errors import UserError
 from attn_exp.experiment.library_conventions import convention
 from attn_exp.experiment.variant import multiplier
-from attn_exp.problem.sources.words import listed
+from attn_exp.problem.sources.words import list_words
 from attn_exp.rules import make_all, masks, normalizer
 from attn_exp.rules.grid import Grid
 from attn_exp.rules.masks.causal import Causal
@@ -219,7 +219,7 @@ class Gap(Padding):
 
 def token_names(config: Config) -> Sequence[str]:
     if config.embeddings.text is not None:
-        return listed(config.embeddings.text)
+        return list_words(config.embeddings.text)
     return config.embeddings.tokens if isinstance(config.embeddings.tokens, tuple) else ()
 
 

@@ -21,7 +21,7 @@ from attn_exp.arrays import Array, Shape
 from attn_exp.errors import UserError, brief, reason
 from attn_exp.experiment.published import NUMBER, bare, count_digits, most_decimals
 from attn_exp.problem.files.numpy_files import read_npy
-from attn_exp.problem.files.tables import BLANK, COMMA, SEMICOLON, TAB, names_columns, rows_of
+from attn_exp.problem.files.tables import BLANK, COMMA, SEMICOLON, TAB, names_columns, parse_rows
 from attn_exp.problem.problem import Problem
 
 KEYED = ("scores", "logits", "capped", "masked", "weights")
@@ -305,7 +305,7 @@ def from_file(path: Path, key: str) -> Cells:
 
 def table(text: str, key: str) -> Cells:
     """Read a CSV table that may have column names in its first row and row names in its first column."""
-    lines = rows_of(re.sub(r"^[ \t]*#.*$", "", text, flags=re.MULTILINE), (COMMA, SEMICOLON, TAB, BLANK))
+    lines = parse_rows(re.sub(r"^[ \t]*#.*$", "", text, flags=re.MULTILINE), (COMMA, SEMICOLON, TAB, BLANK))
     rows = [row for row in lines if any(cell.strip() for cell in row)]
     if not rows:
         raise UserError(f"{key}: the file is empty")
