@@ -36,7 +36,7 @@ import attn_exp  # noqa: E402 - from the checkout
 from attn_exp.diagnosis.asking.request import understood  # noqa: E402
 from attn_exp.diagnosis.judging.check import check  # noqa: E402
 from attn_exp.errors import UncalledError  # noqa: E402
-from attn_exp.experiment.verdict import Verdict, unfinished  # noqa: E402
+from attn_exp.experiment.verdict import Verdict, make_unfinished  # noqa: E402
 from attn_exp.forms import NAMES, form  # noqa: E402
 from attn_exp.forms._operator import attention  # noqa: E402
 from attn_exp.mistakes.precision import rounded  # noqa: E402
@@ -90,7 +90,7 @@ def checked(function: Callable[..., Any], settings: Iterable[str], *more: str) -
     try:
         return check(own, understood([*settings, *more]))
     except UncalledError as error:
-        return unfinished(own.name, str(error), " ".join(settings))
+        return make_unfinished(own.name, str(error), " ".join(settings))
 
 
 def judged(case: Case, function: Callable[..., Any]) -> tuple[str, bool, str]:

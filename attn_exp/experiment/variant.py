@@ -150,8 +150,8 @@ def baseline(config: Config, variants: Sequence[Settled]) -> Settled:
 
     If that variant cannot be computed, return the first one that can.
     """
-    can = [variant for variant in variants if not variant.refused]
-    return next((variant for variant in can if variant.name == config.against), can[0])
+    runnable = [variant for variant in variants if not variant.refused]
+    return next((variant for variant in runnable if variant.name == config.against), runnable[0])
 
 
 Bind = Callable[[Settled, Mapping[str, Any], int], OwnForm]
@@ -170,35 +170,35 @@ def settle(name: str, variant: Variant, config: Config, problem: Problem, bind: 
     """
     if variant.form not in forms.names() and not is_code(variant.form):
         raise UserError(unknown(variant.form, forms.names(), f"variant.{name}.form"))
-    settings = pinned_or_run(variant, config)
+    settings = merge_settings(variant, config)
     for mistake in settings["mistake"]:
         mistakes.usable(mistake)
     # a variant that pins head but not kv_head has as many key/value heads
     kv_head = settings["kv_head"] if variant.head is None or variant.kv_head is not None else None
-    shares = heads(settings["head"], kv_head, problem, config.kv_pool)
-    size = 1 if problem.q is None else problem.q.shape[-1] // shares.query
-    means = convention(settings["convention"])
-    rules = make_rules(settings, means, multiplier(settings["scale"], size), problem)
-    marks = make_all("position", settings["position"])
-    if misfit := next(filter(None, misfits(rules, marks, shares.query, size, problem)), None):
+    head_counts = heads(settings["head"], kv_head, problem, config.kv_pool)
+    size = 1 if problem.q is None else problem.q.shape[-1] // head_counts.query
+    library = convention(settings["convention"])
+    rules = make_rules(settings, library, multiplier(settings["scale"], size), problem)
+    positions = make_all("position", settings["position"])
+    if misfit := next(filter(None, find_misfits(rules, positions, head_counts.query, size, problem)), None):
         raise UserError(misfit)
-    check_range(rules, problem, settings["convention"])
-    words = {group: say_choices(group, settings[group], settings["mask_join"]) for group in JOINS}
+    refuse_overflow(rules, problem, settings["convention"])
+    texts = {group: format_choices(group, settings[group], settings["mask_join"]) for group in SEPARATORS}
     settled = Settled(
         name=name,
         form=variant.form,
-        heads=shares,
+        heads=head_counts,
         scale=settings["scale"],
         multiplier=rules.scale,
         output_projection=variant.output_projection,
         mistakes=settings["mistake"],
         rules=rules,
-        positions=marks,
-        words=words | {"convention": settings["convention"]},
+        positions=positions,
+        words=texts | {"convention": settings["convention"]},
         starts_late=problem.weights is not None,
         ends_early=problem.v is None,
-        empty=means.empty,
-        tiled=means.tiled,
+        empty=library.empty,
+        tiled=library.tiled,
     )
     if bind is None or not isinstance(variant.form, Named):
         return settled
@@ -207,7 +207,7 @@ def settle(name: str, variant: Variant, config: Config, problem: Problem, bind: 
     return replace(settled, own=own, output_projection=variant.output_projection or takes_w_o)
 
 
-def pinned_or_run(variant: Variant, config: Config) -> dict[str, Any]:
+def merge_settings(variant: Variant, config: Config) -> dict[str, Any]:
     pinned = {field.name: getattr(variant, field.name) for field in fields(variant)}
     return {name: getattr(config, name) if value is None else value for name, value in pinned.items()}
 
@@ -219,7 +219,7 @@ def multiplier(scale: bool | float, size: int) -> float:
     return scale
 
 
-def make_rules(settings: Mapping[str, Any], means: Convention, scale: float, problem: Problem) -> Rules:
+def make_rules(settings: Mapping[str, Any], library: Convention, scale: float, problem: Problem) -> Rules:
     """Create the rules named in the settings, following a library's convention.
 
     Raises:
@@ -234,52 +234,56 @@ def make_rules(settings: Mapping[str, Any], means: Convention, scale: float, pro
     for name in settings["mask"] if problem.memory is not None else ():
         if issubclass(rule := kind("mask", name), Rule) and rule.one_sequence:
             raise UserError(f"mask={name} applies within one sequence, but the keys come from a memory; use mask=array")
-    limits = masks(settings["mask"], settings["mask_join"], means.blocks, problem.key_tokens)
+    mask_rules = masks(settings["mask"], settings["mask_join"], library.blocks, problem.key_tokens)
     return Rules(
         scale=scale,
-        masks=limits,
+        masks=mask_rules,
         scores=make_all("score", settings["score"]),
         normalizer=normalizer(settings["normalizer"]),
-        offset=first_position(alignment(settings["align"], means, limits, problem), limits, problem),
-        softmax_dtype=means.softmax_dtype,
-        bend_last=means.caps_last,
+        offset=first_position(find_alignment(settings["align"], library, mask_rules, problem), mask_rules, problem),
+        softmax_dtype=library.softmax_dtype,
+        bend_last=library.caps_last,
     )
 
 
-def alignment(asked: str | None, means: Convention, limits: tuple[Mask, ...], problem: Problem) -> str:
+def find_alignment(setting: str | None, library: Convention, mask_rules: tuple[Mask, ...], problem: Problem) -> str:
     """Return how the first query is aligned with the keys, as a value of `align` or `after_past`.
 
     It is `after_past` if the masks of a library count the tokens in a cache, and `before_filler` if a library aligns
     the last query with the last key of the sequence and some keys are filler.
     """
-    if asked is not None:
-        return asked
-    if means.cached and problem.past:
+    if setting is not None:
+        return setting
+    if library.cached and problem.past:
         return "after_past"
-    has_filler = means.knows_filler and AllOf(limits).unpadded(problem.keys) < problem.keys
-    return "before_filler" if has_filler else means.align
+    has_filler = library.knows_filler and AllOf(mask_rules).unpadded(problem.keys) < problem.keys
+    return "before_filler" if has_filler else library.align
 
 
-def first_position(align: str, limits: tuple[Mask, ...], problem: Problem) -> int:
+def first_position(align: str, mask_rules: tuple[Mask, ...], problem: Problem) -> int:
     rows, keys = len(problem.tokens), problem.keys
-    last = AllOf(limits).unpadded(keys) - rows
-    return {"top_left": 0, "after_past": problem.past, "before_filler": last, "bottom_right": keys - rows}[align]
+    before_filler = AllOf(mask_rules).unpadded(keys) - rows
+    return {"top_left": 0, "after_past": problem.past, "before_filler": before_filler, "bottom_right": keys - rows}[
+        align
+    ]
 
 
-def misfits(rules: Rules, marks: tuple[Position, ...], head: int, size: int, problem: Problem) -> Iterator[str | None]:
+def find_misfits(
+    rules: Rules, positions: tuple[Position, ...], head: int, size: int, problem: Problem
+) -> Iterator[str | None]:
     for rule in (*rules.masks, *rules.scores):
         yield rule.misfit(head, len(problem.tokens), problem.keys)
     for score in rules.scores if problem.q is not None else ():
         yield score.misfit_size(size)
     if not rules.normalizer.takes_extra and any(rule.extra(0) is not None for rule in rules.scores):
         yield f"normalizer={rules.normalizer.name} weighs each key independently, so score=sink would have no effect"
-    for position in marks:
+    for position in positions:
         if position.changes_x and problem.x is None:
             yield f"position={registry.name_of(position)} is added to x, but this problem has no x"
         yield position.misfit(size)
 
 
-def check_range(rules: Rules, problem: Problem, convention: str) -> None:
+def refuse_overflow(rules: Rules, problem: Problem, convention: str) -> None:
     if rules.softmax_dtype is None or problem.q is None:
         return
     q, k, v = (0.0 if side is None else float(np.abs(side).max()) for side in (problem.q, problem.k, problem.v))
@@ -291,15 +295,15 @@ def check_range(rules: Rules, problem: Problem, convention: str) -> None:
         )
 
 
-JOINS = {"mask": " {mask_join} ", "score": " + ", "position": " + "}
+SEPARATORS = {"mask": " {mask_join} ", "score": " + ", "position": " + "}
 """The separator between the choices of a group."""
 
 
-def say_choices(group: str, choices: Mapping[str, Any], mask_join: str) -> str:
+def format_choices(group: str, choices: Mapping[str, Any], mask_join: str) -> str:
     """Format a group's choices for a table: `window(left=2, right=0) and padding(lengths=3)`, or `none`."""
-    given = {
+    arguments = {
         name: ", ".join(f"{key}={shown(value)}" for key, value in deciding(group, name, settings).items())
         for name, settings in choices.items()
     }
-    calls = (f"{name}({settings})" if settings else name for name, settings in given.items())
-    return JOINS[group].format(mask_join=mask_join).join(calls) or "none"
+    calls = (f"{name}({settings})" if settings else name for name, settings in arguments.items())
+    return SEPARATORS[group].format(mask_join=mask_join).join(calls) or "none"

@@ -82,9 +82,8 @@ def refuse_overflow(problem: Problem) -> None:
 
 def make_problem(config: Config, seed: int) -> Problem:
     source = seed_source(config.generator, seed)
-    draws = {
-        name: draw_matrix(draw, f"draws.{name}", source) for name, draw in (config.draws or {}).items()
-    }  # in order
+    # in the order of the settings: a generator draws one array after another
+    draws = {name: draw_matrix(draw, f"draws.{name}", source) for name, draw in (config.draws or {}).items()}
     given = read_input(config.embeddings, source, draws)
     x = given.stages.get("x")
     if x is None:

@@ -15,10 +15,10 @@ import numpy as np
 
 from attn_exp import forms, registry
 from attn_exp.arrays import Array
-from attn_exp.experiment.executing import answer, first_position
+from attn_exp.experiment.executing import first_position, get_answer
 from attn_exp.experiment.metrics.logits import standard_multiplier
 from attn_exp.experiment.metrics.spread import shares_by_rule
-from attn_exp.experiment.row import Comparison, Row, settled_as
+from attn_exp.experiment.row import Comparison, Row, find_settled
 from attn_exp.experiment.variant import Settled, baseline
 from attn_exp.problem.problem import Problem
 from attn_exp.reference.oracle import TAKEN
@@ -60,7 +60,7 @@ def panel_data(comparison: Comparison, panel: Panel, scale: Colours) -> Data:
     If there are too many numbers for a page, it gets pictures instead. `shut` marks masked weights.
     """
     variant, split = panel.variants[0], panel.split
-    settled = settled_as(comparison, variant)
+    settled = find_settled(comparison, variant)
     told: Data = {"title": panel.title, "shape": panel.weights.shape}
     own = settled.multiplier if split is None else split.own
     told |= {"own": own, "standard": standard_multiplier(comparison.traces[variant])}
@@ -81,7 +81,7 @@ def panel_data(comparison: Comparison, panel: Panel, scale: Colours) -> Data:
 
 def variant_data(comparison: Comparison, variant: str, letter: str, panel: int, *, carried: bool) -> Data:
     """Return a variant's final output, if `carried` is set and it is small, and the index of its weights panel."""
-    ends = answer(comparison.traces[variant])
+    ends = get_answer(comparison.traces[variant])
     alone = len({row.same_as for row in comparison.rows} - {""}) == 1  # no other output to compare it with
     small = carried and ends.ndim == 2 and ends.size <= (MOST_STARTS if alone else MOST_EXACT)
     return {
@@ -125,7 +125,7 @@ def plan_row(comparison: Comparison, row: Row) -> Data:
     `spread` says whether the weights are computed whole, in pieces or not at all; `even` says whether the rules allow
     their rows to sum to 1.
     """
-    settled = settled_as(comparison, row.variant)
+    settled = find_settled(comparison, row.variant)
     if not row.same_as:
         return {"variant": row.variant, "letter": "", "plan": None, "spread": "", "even": False}
     trace, normalizer = comparison.traces[row.variant], settled.rules.normalizer

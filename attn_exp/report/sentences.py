@@ -16,11 +16,11 @@ from attn_exp.config.schema import Variant
 from attn_exp.config.spelling import spelled
 from attn_exp.errors import count_of
 from attn_exp.experiment.checks.check import Finding
-from attn_exp.experiment.ladder import TOO_LARGE, choices, differing
+from attn_exp.experiment.ladder import TOO_LARGE, list_differing, settings_of
 from attn_exp.experiment.measuring import DIFFERENT, SAME_FUNCTION
 from attn_exp.experiment.metrics.errors import largest_error
-from attn_exp.experiment.row import COLUMNS, Agreement, Comparison, Row, Step, settled_as
-from attn_exp.experiment.variant import baseline, pinned_or_run
+from attn_exp.experiment.row import COLUMNS, Agreement, Comparison, Row, Step, find_settled
+from attn_exp.experiment.variant import baseline, merge_settings
 from attn_exp.problem.problem import Problem
 from attn_exp.problem.projections import MATRICES
 from attn_exp.report.escapes import brief, plain, visible
@@ -138,10 +138,12 @@ def why_letters_are_shared(comparison: Comparison) -> list[str]:
         name, leader = row.variant, leaders.setdefault(row.same_as, row.variant)
         if not row.same_as or leader == name:
             continue
-        chosen, first = (choices(settled_as(comparison, each), config, comparison.problem) for each in (name, leader))
+        chosen, first = (
+            settings_of(find_settled(comparison, each), config, comparison.problem) for each in (name, leader)
+        )
         words = settings_in_words(comparison, name)
-        in_effect = pinned_or_run(config.variant[name], config)
-        without_effect = [key for key in differing(first, chosen) if key != "form"]
+        in_effect = merge_settings(config.variant[name], config)
+        without_effect = [key for key in list_differing(first, chosen) if key != "form"]
         pinned = [
             key
             for key in pinned_settings(config.variant[name])
@@ -157,8 +159,8 @@ def why_letters_are_shared(comparison: Comparison) -> list[str]:
 
 
 def settings_in_words(comparison: Comparison, name: str) -> dict[str, str]:
-    config, settled = comparison.config, settled_as(comparison, name)
-    values = pinned_or_run(config.variant[name], config) | {"kv_head": settled.heads.shared}
+    config, settled = comparison.config, find_settled(comparison, name)
+    values = merge_settings(config.variant[name], config) | {"kv_head": settled.heads.shared}
     return {key: f"{key}={settled.words.get(key, spelled(value))}" for key, value in values.items()}
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from attn_exp.arrays import Shape
-from attn_exp.experiment.row import is_deep, titled
+from attn_exp.experiment.row import column_title, is_deep
 from attn_exp.report.sweep_plots import Numbers, Plotted, is_number, labels, number, spaced_by_factors
 
 MOST_CELLS = 3000
@@ -33,7 +33,7 @@ def explored(plotted: Plotted, metrics: Iterable[str], first: str) -> dict[str, 
         }
         for key, cell in plotted.cells.items()
     ]
-    titles, deep = list(map(titled, names)), list(map(is_deep, names))
+    titles, deep = list(map(column_title, names)), list(map(is_deep, names))
     return {"axes": axes, "metrics": titles, "deep": deep, "cells": cells, "start": initial_view(axes, cells)}
 
 

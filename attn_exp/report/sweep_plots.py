@@ -14,7 +14,7 @@ import numpy as np
 from attn_exp.arrays import Array, Arrays
 from attn_exp.config.schema import PRESETS, Size
 from attn_exp.errors import UserError, unknown
-from attn_exp.experiment.row import titled
+from attn_exp.experiment.row import column_title
 from attn_exp.report.charts import chart_as_svg
 from attn_exp.report.charts.chart import (
     COLOURS,
@@ -230,7 +230,7 @@ def draw_along(plotted: Plotted, metric: str, places: Sequence[int]) -> Chart:
             return ""
         return key[-1] if by[0] == len(plotted.axes) else f"{names[by[0]]}={key[by[0]]}"
 
-    strokes, y = curves(plotted, metric, along, label_of), Axis(0, 0, name=titled(metric))
+    strokes, y = curves(plotted, metric, along, label_of), Axis(0, 0, name=column_title(metric))
     panels = [("", strokes, axis_along(plotted, along), y)]
     return planned(lambda width, height: in_panels(panels, 1, 2.2, width, height), plotted.size)
 
@@ -287,7 +287,7 @@ def against(plotted: Plotted, width: float, height: float | None) -> Chart:
             return key[-1] if is_here and key[-1] in variants else None
 
         title = ", ".join(f"{plotted.axes[place]}={label}" for place, label in chosen.items())
-        name = titled(metric) if not (others and panels) else ""
+        name = column_title(metric) if not (others and panels) else ""
         strokes = curves(plotted, metric, along, label_of)
         panels.append((title, strokes, axis_along(plotted, along), Axis(0, 0, name=name)))
     if others:  # all panels share one scale
@@ -371,7 +371,7 @@ def choices(plotted: Plotted, width: float, height: float | None) -> Chart:
             ]
             if points:
                 strokes += bars(points, COLOURS[order % len(COLOURS)], MARKERS[order % len(MARKERS)], variant)
-        panels.append(("", strokes, Axis(0, 0, name=titled(metric)), axis_of_names(names)))
+        panels.append(("", strokes, Axis(0, 0, name=column_title(metric)), axis_of_names(names)))
     return in_panels(panels, 2, max(1.3, 0.16 * len(names)), width, height)
 
 
@@ -393,7 +393,7 @@ def spread(plotted: Plotted, width: float, height: float | None) -> Chart:
                 half.append((rows[key[-1]], numbers.mean, *ends))
         thick = bars(half, COLOURS[0], "o")[0]._replace(width=4)
         strokes = [bars(whole, GREY, "o")[0], thick, bars(whole, "#000000", "o")[1]]
-        panels.append(("", strokes, Axis(0, 0, name=titled(metric)), axis_of_names(list(rows))))
+        panels.append(("", strokes, Axis(0, 0, name=column_title(metric)), axis_of_names(list(rows))))
     return in_panels(panels, 2, max(0.7, 0.2 * len(rows)), width, height)
 
 
@@ -406,7 +406,7 @@ def effects(plotted: Plotted, width: float, height: float | None) -> Chart:
             points = [(row, line.mean, line.low, line.high) for row, line in enumerate(lines) if line.sure == sure]
             strokes += bars(points, colour, "o", name) if points else ()
         names = axis_of_names([line.label for line in lines])
-        panels.append(("", strokes, Axis(0, 0, name=f"change in the {titled(metric)}"), names))
+        panels.append(("", strokes, Axis(0, 0, name=f"change in the {column_title(metric)}"), names))
     return in_panels(panels, 1, 0.2 * max(map(len, plotted.changes.values())), width, height)
 
 
@@ -455,7 +455,7 @@ def heat(plotted: Plotted, width: float, height: float | None) -> Chart:
     for key, cell in plotted.cells.items():
         if key[-1] in found and metric in cell:
             found[key[-1]][rows.index(key[down]), columns.index(key[across])] = cell[metric].mean
-    means, name = list(found.values()), titled(metric)
+    means, name = list(found.values()), column_title(metric)
     ends = float(np.nanmin(means)), float(np.nanmax(means))
     return maps(found, Named(rows, columns, plotted.axes[across], name, plotted.axes[down], *ends, MAP), width, height)
 
@@ -495,7 +495,7 @@ def parallel(plotted: Plotted, width: float, height: float | None) -> Chart:
             texts.append(Text(*place, short(label), 7.5))
     x_axis = Axis(-0.1, len(places) - 0.5, Ticks(tuple(x.tolist()), tuple(names)))
     bar = Box(width - 0.7, 0.3, BAR, box.height - 0.15)
-    scale = colour_scale(bar, top, 1.0, titled(metric), 0.55, low=low, colours=MAP)
+    scale = colour_scale(bar, top, 1.0, column_title(metric), 0.55, low=low, colours=MAP)
     parts = (Plot(box, tuple(strokes), x_axis, Axis(-0.05, 1.05)), *texts, *scale)
     return Chart(width, 0.15 + box.height + BELOW, parts)
 

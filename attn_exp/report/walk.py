@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from attn_exp.arrays import Array, Shape
-from attn_exp.experiment.executing import departures
-from attn_exp.experiment.row import Comparison, settled_as
+from attn_exp.experiment.executing import find_departures
+from attn_exp.experiment.row import Comparison, find_settled
 from attn_exp.experiment.variant import Settled
 from attn_exp.own_code import is_code
 from attn_exp.problem.problem import Problem
@@ -77,10 +77,10 @@ class Step(NamedTuple):
 
 def steps(comparison: Comparison, variant: str) -> tuple[Step, ...]:
     """Return the stages of one variant in order, leaving out those that change nothing."""
-    settled = settled_as(comparison, variant)
+    settled = find_settled(comparison, variant)
     wrong: tuple[str, ...] = ()
     if settled.mistakes or is_code(settled.form):
-        wrong = departures(settled, comparison.problem, comparison.traces[variant])
+        wrong = find_departures(settled, comparison.problem, comparison.traces[variant])
     return tuple(
         step(stage, array, comparison, settled, wrong=stage in wrong) for stage, array in every(comparison, variant)
     )
@@ -284,4 +284,4 @@ def closed_in(views: Views, panel: Panel) -> Array | None:
     problem = views.comparison.problem
     if panel.weights.shape[1:] != (len(problem.tokens), problem.keys):
         return None
-    return closed_by_mask(settled_as(views.comparison, panel.variants[0]), panel.weights)
+    return closed_by_mask(find_settled(views.comparison, panel.variants[0]), panel.weights)

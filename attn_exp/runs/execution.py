@@ -20,7 +20,7 @@ from attn_exp.config.schema import Config, Figures, Report
 from attn_exp.config.spelling import Repeat
 from attn_exp.errors import UserError, chosen, printable, refuse, unknown
 from attn_exp.experiment import checks, ladder
-from attn_exp.experiment.compare import completed, tabulate
+from attn_exp.experiment.compare import complete, tabulate
 from attn_exp.experiment.executing import measure
 from attn_exp.experiment.long_runs import Progress
 from attn_exp.experiment.row import Comparison, Run, Timing
@@ -67,8 +67,8 @@ def compute(config: Config, under_way: Pass | None = None) -> tuple[Comparison, 
     check_figures(config.figures)
     with chdir(os.curdir), blas_asleep(config):
         found = tabulate(config, Progress(), under_way, bind=provenance.binder(config))
-        comparison = completed(found, wanted)
-        return comparison, measure(comparison.variants, comparison.problem, known=comparison.seconds)
+        comparison = complete(found, wanted)
+        return comparison, measure(comparison.variants, comparison.problem, known_seconds=comparison.seconds)
 
 
 def blas_asleep(config: Config) -> AbstractContextManager[object]:
@@ -277,7 +277,7 @@ class Result:
         found = run.steps
         if against:
             start = chosen(against, [row.variant for row in run.rows if row.same_as], "row")
-            found = ladder.ladders(replace(run, config=replace(run.config, against=start)))[0]
+            found = ladder.build_ladders(replace(run, config=replace(run.config, against=start)))[0]
         wanted = chosen(variant, run.traces, "variant") if variant else ""
         return notebook.steps([step for step in found if wanted in ("", step.variant)])
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.errors import count_of
-from attn_exp.experiment.row import COLUMNS, spoken, titled
+from attn_exp.experiment.row import COLUMNS, column_title, readable_name
 from attn_exp.report import sweep_plots
 from attn_exp.report.escapes import brief
 from attn_exp.report.papers import Table, deep_places
@@ -247,8 +247,8 @@ def find_notes(cube: Cube, tests: int) -> Iterator[str]:
     for metric in (name for name in SPOKEN if name in cube.numbers):
         groups, lost = cube.find_groups(metric)[there], np.isnan(cube.numbers[metric]) & there
         if lost.any():
-            yield f"The {spoken(metric)} is missing in {count_rows(cube, lost)}."
-        apart += [f"the {spoken(metric)}"] if (groups != groups[:1]).any() else []
+            yield f"The {readable_name(metric)} is missing in {count_rows(cube, lost)}."
+        apart += [f"the {readable_name(metric)}"] if (groups != groups[:1]).any() else []
     if not there.all():
         yield "Not every combination has a result: two values are compared only where both have one."
     if apart:
@@ -265,7 +265,7 @@ def format_effects(rows: Sequence[Effect], tests: int) -> str:
     ends = {max(rows, key=lambda row: row.mean), min(rows, key=lambda row: row.mean)}
     largest, *others = sorted(ends, key=lambda row: -abs(row.mean))
     start = format_value(largest.setting, largest.start).removeprefix(f"{shorten(largest.setting)}=")
-    first = format_effect(largest, f"the {spoken(largest.metric)}", tests)
+    first = format_effect(largest, f"the {readable_name(largest.metric)}", tests)
     text = f"{format_value(largest.setting, largest.end)} instead of {start} {first}"
     verb = first.split(" ")[0]
     text += "".join(f" and {format_effect(each, 'it', tests).removeprefix(f'{verb} it ')}" for each in others)
@@ -362,7 +362,7 @@ def effects_table(answers: Answers) -> Table:
     head = ("setting", "change", "metric", "at", "effect", "seeds", "explains", "verdict", "note")
     lines = [
         (
-            shorten(each.setting), format_change(each), titled(each.metric), shorten(each.at),
+            shorten(each.setting), format_change(each), column_title(each.metric), shorten(each.at),
             f"{('÷ ' if is_divided(each) else '× ') * (each.metric in RATIOS)}{format_size(each)}", f"{each.seeds}",
             "" if math.isnan(each.explains) else f"{each.explains:.0%}", each.verdict, each.note,
         )
@@ -382,7 +382,7 @@ def effects_table(answers: Answers) -> Table:
 def shares_table(answers: Answers) -> Table:
     large = {key: share for key, share in answers.shares.items() if share >= 0.01}
     lines = tuple(
-        (titled(metric), " × ".join(settings), f"{share:.1%}") for (metric, *settings), share in large.items()
+        (column_title(metric), " × ".join(settings), f"{share:.1%}") for (metric, *settings), share in large.items()
     )
     caption = "The share of each metric's variance that a setting explains, or that a pair adds to its two settings."
     head = ("metric", "explained by", "share")

@@ -18,7 +18,7 @@ from attn_exp.config.schema import Config, read_config
 from attn_exp.config.spelling import Repeat, quoted, spelled
 from attn_exp.errors import UserError, printable, refuse, some
 from attn_exp.experiment import checks, metrics
-from attn_exp.experiment.compare import prepared
+from attn_exp.experiment.compare import prepare
 from attn_exp.experiment.executing import find_type
 from attn_exp.experiment.long_runs import PointProgress
 from attn_exp.experiment.metrics.targets import PATTERNS
@@ -125,7 +125,7 @@ def check_points(plan: Plan) -> None:
     for number in range(0, plan.points, -(-plan.points // MOST_TRIED)):
         try:
             point = read_config(plan.space.settings(plan.kept[number]))
-            prepared(point, bind=provenance.binder(point))
+            prepare(point, bind=provenance.binder(point))
         except UserError as error:
             messages.append(str(error))
         except Exception:  # a worker will report this in the point's line

@@ -14,7 +14,7 @@ from attn_exp import rules as all_rules
 from attn_exp.arrays import Array
 from attn_exp.config.spelling import Repeat
 from attn_exp.experiment.checks.check import Finding
-from attn_exp.experiment.measuring import compared, distance
+from attn_exp.experiment.measuring import describe_closeness, measure_distance
 from attn_exp.experiment.metrics.errors import ulp_distances
 from attn_exp.experiment.metrics.logits import gradient, split
 from attn_exp.experiment.row import Run, Timing
@@ -229,7 +229,7 @@ def test_units_in_the_last_place_are_those_of_numpy() -> None:
     [(1.0, "bit-identical"), (1 + 2**-52, "within 1 ulp"), (1 + 40 * 2**-52, "within rounding"), (1.001, "different")],
 )
 def test_sameness_in_words(factor: float, word: str) -> None:
-    assert compared(np.array([1.0, 2.0]), np.array([1.0, 2.0]) * factor) == word
+    assert describe_closeness(np.array([1.0, 2.0]), np.array([1.0, 2.0]) * factor) == word
 
 
 def test_rounding_parts_where_its_bits_do() -> None:
@@ -237,7 +237,7 @@ def test_rounding_parts_where_its_bits_do() -> None:
     other = Trace(
         scores=np.array([1.0]), weights=np.array([np.nextafter(0.3, 1)]), output=np.array([np.nextafter(2, 3)])
     )
-    apart = distance(one.as_stack(), other.as_stack())
+    apart = measure_distance(one.as_stack(), other.as_stack())
     assert (apart["sameness"], apart["differs_at"]) == (["within 1 ulp"], ["weights"])
 
 

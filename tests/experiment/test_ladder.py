@@ -135,4 +135,4 @@ def test_a_large_run_has_one_order_and_a_larger_one_is_not_taken_apart(monkeypat
     assert {step.orders for step in comparison(*RANDOM).steps} == {""}
     monkeypatch.setattr("attn_exp.experiment.ladder.LARGE", 50)
     last = comparison(*RANDOM).steps[-1]
-    assert last.setting == "form + head + output_projection" and "too large" in last.note
+    assert last.setting == "form + head + output_projection" and "too many weights" in last.note

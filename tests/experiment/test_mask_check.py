@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from attn_exp.errors import UserError
-from attn_exp.experiment.checks.mask import picture
+from attn_exp.experiment.checks.mask import draw_blocks
 from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.masks.window import Window
 from attn_exp.rules.rules import places
@@ -15,12 +15,12 @@ NAMES = [f"k{place}" for place in range(12)]
 
 
 def test_a_causal_mask_in_blocks_of_two() -> None:
-    assert picture(places([Causal()], 6, 6)[0], 2) == ["▒··", "█▒·", "██▒"]
+    assert draw_blocks(places([Causal()], 6, 6)[0], 2) == ["▒··", "█▒·", "██▒"]
 
 
 def test_a_mask_larger_than_a_page_is_drawn_in_larger_blocks() -> None:
     allowed = places([Causal(), Window(16, 0)], 64, 64)[0]
-    drawn = picture(allowed, 2)
+    drawn = draw_blocks(allowed, 2)
     assert len(drawn) == len(drawn[0]) == 32
     assert drawn[31] == "·" * 23 + "▒" + "█" * 7 + "▒"
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import attn_exp
-from attn_exp.experiment.executing import departures
+from attn_exp.experiment.executing import find_departures
 from attn_exp.experiment.metrics.logits import split
-from attn_exp.experiment.row import settled_as
+from attn_exp.experiment.row import find_settled
 from attn_exp.report.walk import Step, steps
 from attn_exp.runs.execution import Result
 from tests.report.render import page_of
@@ -71,10 +71,10 @@ def result(*words: str) -> Result:
 @pytest.mark.parametrize("stage", ["q", "k", "v", "scores", "logits", "masked", "weights", "context", "output"])
 def test_any_stage_that_does_not_follow_is_found(stage: str) -> None:
     comparison = result("mask=causal", "score=softcap").comparison
-    settled, trace = settled_as(comparison, "matrix"), comparison.traces["matrix"]
-    assert departures(settled, comparison.problem, trace) == ()
+    settled, trace = find_settled(comparison, "matrix"), comparison.traces["matrix"]
+    assert find_departures(settled, comparison.problem, trace) == ()
     moved = trace.replace(**{stage: getattr(trace, stage) + 0.25})
-    assert departures(settled, comparison.problem, moved)[0] == stage
+    assert find_departures(settled, comparison.problem, moved)[0] == stage
 
 
 @pytest.mark.long

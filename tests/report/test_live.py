@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from attn_exp.experiment.executing import execute
-from attn_exp.experiment.row import Comparison, settled_as
+from attn_exp.experiment.row import Comparison, find_settled
 from attn_exp.problem.problem import Problem, fill_in_qkv
 from tests.report.live_page import CELLS, show, type_into
 from tests.report.tab import Tab
@@ -57,7 +57,7 @@ def check(opened: Tab, found: Comparison) -> None:
     """Hold all that the page has computed, and all that it shows of it, to NumPy."""
     now = opened.ask("attention.live.now")
     stages, problem = json.loads(opened.ask(STAGES)), changed(found.problem, now)
-    traces = [execute(settled_as(found, name), problem) for name in leaders(found)]
+    traces = [execute(find_settled(found, name), problem) for name in leaders(found)]
     for walk, trace in zip(stages, traces, strict=True):
         for name, array in trace.stages():
             apart = numbers(walk[name])

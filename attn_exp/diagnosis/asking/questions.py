@@ -18,7 +18,7 @@ from attn_exp.diagnosis.asking.case import Case, expected
 from attn_exp.diagnosis.asking.offer import Offer, cuts_heads, has_batch, has_heads, is_joined
 from attn_exp.diagnosis.asking.request import Filler, Gap, Request
 from attn_exp.experiment import long_runs
-from attn_exp.experiment.library_conventions import blind
+from attn_exp.experiment.library_conventions import sees_nothing
 from attn_exp.forms.pipeline import Around, Given, Recipe
 from attn_exp.forms.steps import share, share_in_turns
 from attn_exp.rules.masks.array import Allowed
@@ -108,7 +108,9 @@ def other_sizes(maker: HeadsMaker) -> Iterator[Case]:
         maker.case("many queries, few keys", 23, 3, size=6, batch=1, heads=1, optional=True),
     ]
     yield from (
-        case for case in (cases[1:2] if maker.request.few else cases) if not blind(expected(case)["masked"]).any()
+        case
+        for case in (cases[1:2] if maker.request.few else cases)
+        if not sees_nothing(expected(case)["masked"]).any()
     )
 
 
@@ -203,11 +205,11 @@ def refuse_large_cases(maker: Maker, quick: bool) -> None:
     longest = MIDDLE if quick else LONGEST
     rows, keys = maker.room_for(maker.request.masks, longest, longest)
     layer = 0 if maker.offer.core else MATRICES * (maker.heads * SIZE) ** 2
-    size = long_runs.NUMBER * (STAGES * maker.entries * maker.heads * rows * (keys + SIZE) + layer)
+    size = long_runs.FLOAT_BYTES * (STAGES * maker.entries * maker.heads * rows * (keys + SIZE) + layer)
     is_shared = maker.request.kv_head is not None and "head" not in maker.request.said
     setting = f"kv_head={maker.request.kv_head}" if is_shared else f"head={maker.heads}"
     long_runs.refuse_too_large(
-        [long_runs.Need(size, setting, f"for test cases of {longest} tokens", "choose fewer heads")]
+        [long_runs.Estimate(size, setting, f"for test cases of {longest} tokens", "choose fewer heads")]
     )
 
 

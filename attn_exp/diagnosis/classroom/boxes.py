@@ -19,7 +19,7 @@ import numpy as np
 from attn_exp import machine
 from attn_exp.arrays import Array, Shape
 from attn_exp.errors import UserError, brief, reason
-from attn_exp.experiment.published import NUMBER, bare, count_digits, most_decimals
+from attn_exp.experiment.published import NUMBER, count_digits, most_decimals, strip_wrapper
 from attn_exp.problem.files.numpy_files import read_npy
 from attn_exp.problem.files.tables import BLANK, COMMA, SEMICOLON, TAB, names_columns, parse_rows
 from attn_exp.problem.problem import Problem
@@ -205,7 +205,7 @@ def read_cells(given: Any, key: str) -> Cells:
         UserError: the file does not exist, a cell is not a number, or rows have different lengths.
     """
     if isinstance(given, str | Path):
-        text = bare(str(given)).strip()
+        text = strip_wrapper(str(given)).strip()
         if text.startswith("["):
             return cells(parse_lists(text, key), key)
         words = text.replace(",", " ").split()  # a row of numbers may stand without brackets
@@ -295,7 +295,7 @@ def from_file(path: Path, key: str) -> Cells:
                 raise UserError(f"{key}={path}: expected an array of real numbers")
             return from_array(array, key)
         text = machine.decoded(machine.read(path)).removeprefix("\ufeff")
-        pasted = bare(text).strip()
+        pasted = strip_wrapper(text).strip()
         return cells(parse_lists(pasted, key), key) if PASTED.match(pasted) else table(text, key)
     except Exception as error:  # reading a person's file may raise anything
         if isinstance(error, UserError):

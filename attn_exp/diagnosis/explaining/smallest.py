@@ -27,7 +27,7 @@ from attn_exp.diagnosis.calling.signatures import Adapter
 from attn_exp.diagnosis.calling.ways_to_call import Tried
 from attn_exp.diagnosis.explaining.answers import EQUAL, Answers
 from attn_exp.diagnosis.recipes.candidates import Change
-from attn_exp.experiment.library_conventions import blind
+from attn_exp.experiment.library_conventions import sees_nothing
 from attn_exp.experiment.verdict import Cells, Smallest, Stage
 from attn_exp.forms.pipeline import Given
 from attn_exp.own_code import OwnFunction
@@ -125,7 +125,7 @@ def is_valid(small: Case) -> bool:
     shape = at_of(small)
     rules = (*small.recipe.rules.masks, *small.recipe.rules.scores)
     is_misfit = any(rule.misfit(shape.heads, shape.rows, shape.keys) for rule in rules)
-    return not is_misfit and not blind(expected(small)["masked"]).any()
+    return not is_misfit and not sees_nothing(expected(small)["masked"]).any()
 
 
 def smaller(case: Case, caller: Caller) -> Iterator[Case]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.experiment.executing import limits
+from attn_exp.experiment.executing import float_info
 from attn_exp.experiment.metrics.metric import (
     Metric,
     Subject,
@@ -33,9 +33,9 @@ def largest_errors(answers: Array, expected: Array) -> Array:
     """
     with np.errstate(over="ignore", invalid="ignore"):
         differences = np.abs(answers.astype(np.float64, copy=False) - expected)
-    if (strange := np.isnan(differences)).any():
-        both = np.isnan(answers) & np.isnan(expected)
-        differences = np.where(both, 0.0, np.where(strange, np.inf, differences))
+    if (is_nan := np.isnan(differences)).any():
+        both_nan = np.isnan(answers) & np.isnan(expected)
+        differences = np.where(both_nan, 0.0, np.where(is_nan, np.inf, differences))
     largest = differences.reshape(len(differences), -1).max(axis=-1, initial=0.0)
     return np.asarray(largest, np.float64)
 
@@ -83,8 +83,8 @@ def ulp_distances(answers: Array, expected: Array) -> Array:
     distance is a difference of integers. Source: Goldberg 1991, "What Every Computer Scientist Should Know About
     Floating-Point Arithmetic"; `numpy.testing.assert_array_max_ulp`.
     """
-    places = [rank_floats(array.astype(answers.dtype)) for array in (answers, expected)]
-    high, low = np.maximum(*places), np.minimum(*places)
+    ranks = [rank_floats(array.astype(answers.dtype)) for array in (answers, expected)]
+    high, low = np.maximum(*ranks), np.minimum(*ranks)
     units = high.view(np.uint64) - low.view(np.uint64)  # any difference fits an unsigned integer
     return np.asarray(units.reshape(len(units), -1).max(axis=-1, initial=0))
 
@@ -104,12 +104,13 @@ def errors_in_ulp(answers: Array, expected: Array, kind: Any = None) -> Array:
     output was computed in a coarser dtype than its own. Source: Higham 2002, "Accuracy and Stability of Numerical
     Algorithms", sections 2.1 (ulp) and 3.1 (normwise error).
     """
-    own = np.dtype(kind or answers.dtype)
+    dtype = np.dtype(kind or answers.dtype)
     magnitudes = np.abs(expected).reshape(len(expected), -1).max(axis=-1, initial=0)
     with np.errstate(all="ignore"):
-        beyond = (magnitudes > limits(own).max) & (magnitudes < np.inf)  # as if the exponent range were unlimited
-        scales = np.where(beyond, 2.0 ** np.floor(np.log2(magnitudes)), 1.0)
-        units = np.spacing((magnitudes / scales).astype(own)).astype(np.float64)
+        # as if the exponent range were unlimited
+        overflows = (magnitudes > float_info(dtype).max) & (magnitudes < np.inf)
+        scales = np.where(overflows, 2.0 ** np.floor(np.log2(magnitudes)), 1.0)
+        units = np.spacing((magnitudes / scales).astype(dtype)).astype(np.float64)
         return np.asarray(largest_errors(answers, expected) / scales.astype(np.float64) / units)
 
 
@@ -167,10 +168,10 @@ def mean_divergence(divergence: Callable[[Array, Array], Array], subject: Subjec
     Raises:
         NotFormedError: rows of weights do not sum to 1, or the two variants differ in the shape of their weights.
     """
-    first = weights(subject._replace(trace=subject.first))
-    mine = shares(subject)
-    require_formed(first.shape == mine.shape and bool(sum_to_one(first).all()))
-    return mean(divergence(first, mine)[sees(first) & sees(mine)])
+    baseline = weights(subject._replace(trace=subject.first))
+    actual = shares(subject)
+    require_formed(baseline.shape == actual.shape and bool(sum_to_one(baseline).all()))
+    return mean(divergence(baseline, actual)[sees(baseline) & sees(actual)])
 
 
 def head_divergence(weights: Array) -> float:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from attn_exp.arrays import Array, widen
-from attn_exp.experiment.executing import answer
+from attn_exp.experiment.executing import get_answer
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
 from attn_exp.rules.rules import places, visible
@@ -54,7 +54,7 @@ class Subject(NamedTuple):
         """Return whether the masks let each query see a key, `[h t]`; `[1 t]` if the trace has no queries."""
         q, k = self.trace.q, self.trace.k
         if q is None or k is None:
-            return np.ones((1, answer(self.trace).shape[-2]), bool)
+            return np.ones((1, get_answer(self.trace).shape[-2]), bool)
         return visible(self.settled.rules, len(q), q.shape[1], k.shape[1])
 
     @property
@@ -97,8 +97,8 @@ def stage(trace: Trace, name: str) -> Array:
 
 def weights(subject: Subject) -> Array:
     """Return the weights of a variant, `[h t s]`, with 0 for queries that see no key, whatever the convention."""
-    made, seen = stage(subject.trace, "weights"), subject.visible()
-    return made if seen.all() else np.where(seen[..., None], made, 0.0).astype(made.dtype)
+    formed, seen = stage(subject.trace, "weights"), subject.visible()
+    return formed if seen.all() else np.where(seen[..., None], formed, 0.0).astype(formed.dtype)
 
 
 def finite_weights(subject: Subject) -> Array:
@@ -107,9 +107,9 @@ def finite_weights(subject: Subject) -> Array:
     Raises:
         NotFormedError: some weights are NaN, as under conventions that give NaN to a query without keys.
     """
-    made = weights(subject)
-    require_formed(bool(np.isfinite(made).all()))
-    return made
+    formed = weights(subject)
+    require_formed(bool(np.isfinite(formed).all()))
+    return formed
 
 
 def mean(numbers: Array) -> float:
@@ -122,16 +122,16 @@ def sees(weights: Array) -> Array:
     return np.asarray(weights.any(axis=-1))
 
 
-def mean_seen(measure: Callable[[Array], Array], formed: Callable[[Subject], Array], subject: Subject) -> float:
+def mean_seen(measure: Callable[[Array], Array], get_weights: Callable[[Subject], Array], subject: Subject) -> float:
     """Return the mean of `measure`, a function of rows `[... s] -> [...]`, over the queries that see a key.
 
-    `formed` returns the weights of the subject.
+    `get_weights` returns the weights of the subject.
 
     Raises:
         NotFormedError: no query sees a key.
     """
-    made = formed(subject)
-    return mean(measure(made)[sees(made)])
+    formed = get_weights(subject)
+    return mean(measure(formed)[sees(formed)])
 
 
 def head_means(numbers: Array, weights: Array) -> Array:
@@ -159,7 +159,7 @@ def seeing_queries(subject: Subject) -> Array:
 
 def ends(subject: Subject) -> tuple[Array, Array]:
     """Return the output `[t m]` and the exact output, or the two weights `[h t s]` if the problem has no values."""
-    return answer(subject.trace), answer(subject.exact)
+    return get_answer(subject.trace), get_answer(subject.exact)
 
 
 def ends_seen(subject: Subject) -> tuple[Array, Array]:
@@ -170,7 +170,7 @@ def ends_seen(subject: Subject) -> tuple[Array, Array]:
 
 def outputs(subject: Subject) -> tuple[Array, Array]:
     """Return the outputs of this row and of the baseline row, for queries that see a key in both."""
-    mine, first = answer(subject.trace), answer(subject.first)
+    mine, first = get_answer(subject.trace), get_answer(subject.first)
     require_formed(mine.shape == first.shape and mine.ndim == 2)
     seen = seeing_queries(subject) & seeing_queries(subject._replace(trace=subject.first))
     require_formed(bool(seen.any()))

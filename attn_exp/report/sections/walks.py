@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from attn_exp import registry
-from attn_exp.experiment.row import Comparison, settled_as
+from attn_exp.experiment.row import Comparison, find_settled
 from attn_exp.experiment.variant import Settled
 from attn_exp.problem.problem import Problem
 from attn_exp.report import walk
@@ -78,12 +78,12 @@ def functions(comparison: Comparison) -> Iterator[tuple[str, str]]:
 def flows(views: Views) -> Iterator[tuple[str, Flow]]:
     comparison = views.comparison
     for title, variant in functions(comparison):
-        settled, steps = settled_as(comparison, variant), walk.steps(comparison, variant)
+        settled, steps = find_settled(comparison, variant), walk.steps(comparison, variant)
         yield title, flow(comparison.problem, settled, comparison.traces[variant], steps, {})
 
 
 def walk_of(views: Views, variant: str, title: str, name: str) -> dict[str, Any]:
-    comparison, settled = views.comparison, settled_as(views.comparison, variant)
+    comparison, settled = views.comparison, find_settled(views.comparison, variant)
     trace = comparison.traces[variant]
     split = splitting(comparison.problem, settled, trace)
     steps = [label_parts(step, split) for step in walk.steps(comparison, variant)]

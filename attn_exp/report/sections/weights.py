@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from attn_exp.arrays import Array
-from attn_exp.experiment.row import settled_as
+from attn_exp.experiment.row import find_settled
 from attn_exp.report import sentences, walk
 from attn_exp.report.escapes import label
 from attn_exp.report.pixels import picture
@@ -78,7 +78,7 @@ def part_of(sides: Sequence[tuple[str, Views]], scale: Colours, several: bool = 
 
 def first_map(views: Views, scale: Colours, run: str = "") -> Drawn:
     panel = views.panels[0]
-    head, settled = heads_of(panel)[0], settled_as(views.comparison, panel.variants[0])
+    head, settled = heads_of(panel)[0], find_settled(views.comparison, panel.variants[0])
     title = f"{run}: {head.title}" if run else head.title
     if max(head.weights.shape) <= SMALL:
         step = walk.step("weights", panel.weights, views.comparison, settled)
@@ -90,7 +90,7 @@ def first_map(views: Views, scale: Colours, run: str = "") -> Drawn:
 def block_maps(views: Views, scale: Colours) -> Iterator[Drawn]:
     for variant, trace in views.comparison.traces.items():
         heads = () if trace.weights is not None or trace.summary is None else tuple(trace.summary.heat)
-        is_masked = bool(settled_as(views.comparison, variant).rules.masks)
+        is_masked = bool(find_settled(views.comparison, variant).rules.masks)
         for head, matrix in enumerate(heads):
             name = f"{variant}, head {head + 1}" if len(heads) > 1 else variant
             closed = matrix == 0 if is_masked else None
