@@ -28,7 +28,7 @@ from attn_exp.experiment.long_runs import Progress
 from attn_exp.experiment.measuring import describe, make_rows, measure, measure_distance
 from attn_exp.experiment.row import Comparison, Distance, Row
 from attn_exp.experiment.variant import Bind, Settled, baseline, settle
-from attn_exp.forms.trace import ApartError, Trace, pile_traces
+from attn_exp.forms.trace import CannotStackError, Trace, stack_traces
 from attn_exp.problem.problem import Pass, Problem, build, build_each, fill_in_from_model, stack_problems
 from attn_exp.reference import oracle
 
@@ -202,11 +202,11 @@ def tabulate_seeds(config: Config, seeds: Sequence[int]) -> list[list[Rows]]:
         Exception: whatever `tabulate` raises for one of the points.
     """
     if config.dtype or config.published or config.model.family is not None:  # these need more than rows
-        raise ApartError
+        raise CannotStackError
     _, first_problem, variants = prepare(config)
     count = count_points_per_stack(first_problem, variants)
     if count < 2 or any(variant.computed_in != np.float64 for variant in variants):
-        raise ApartError
+        raise CannotStackError
     batches = (seeds[start : start + count] for start in range(0, len(seeds), count))
     return [tabulate_stack(config, first_problem, variants, batch) for batch in batches]
 
@@ -228,7 +228,7 @@ def tabulate_stack(
     traces = {
         variant.name: trace_stack(variant, problem)
         if can_stack(variant, problem, config.weights)
-        else pile_traces([keep(variant, single, config.weights) for single in problems])
+        else stack_traces([keep(variant, single, config.weights) for single in problems])
         for variant in runnable
     }
     expected = oracle.answers({variant.name: variant.question for variant in runnable}, problem)

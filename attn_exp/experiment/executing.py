@@ -249,7 +249,7 @@ def compute_stages(recipe: Recipe, settled: Settled, problem: Problem, copies: i
         copied: dict[str, Any] = {
             name: np.repeat(array, copies, axis=0) for name in "xqkv" if (array := getattr(given, name)) is not None
         }
-        given = replace(given, apart=True, **copied)
+        given = replace(given, independent=True, **copied)
     stages = compute(recipe, given)
     if given.x is None:
         stages["output"] = project_output(recipe, stages, problem)

@@ -23,7 +23,7 @@ from attn_exp.experiment.metrics.spread import are_distributions, largest_weight
 from attn_exp.experiment.row import COLUMNS, Row
 from attn_exp.experiment.variant import Settled, baseline
 from attn_exp.forms import coarser
-from attn_exp.forms.trace import Trace, as_they_lie, entropy
+from attn_exp.forms.trace import Trace, entropy, flatten_in_memory_order
 from attn_exp.problem.problem import Problem
 from attn_exp.reference import oracle
 from attn_exp.rules.rules import Rules, visible
@@ -168,9 +168,9 @@ def find_seeing(largest: Array, trace: Trace, rules: Rules) -> Array:
 def mean_over_seeing(numbers: Array, sees_key: Array) -> Array:
     """Return each problem's mean over the queries that see a key, `[n ...] -> [n]`; NaN if no query does."""
     if sees_key.all():
-        return np.asarray(as_they_lie(numbers).mean(axis=-1))
+        return np.asarray(flatten_in_memory_order(numbers).mean(axis=-1))
     numbers_by_problem = [
-        as_they_lie(problem_numbers[None]) if problem_sees_key.all() else problem_numbers[problem_sees_key]
+        flatten_in_memory_order(problem_numbers[None]) if problem_sees_key.all() else problem_numbers[problem_sees_key]
         for problem_numbers, problem_sees_key in zip(numbers, sees_key, strict=True)
     ]
     return np.array([rows.mean() if rows.size else math.nan for rows in numbers_by_problem])

@@ -12,7 +12,7 @@ import numpy as np
 
 from attn_exp.arrays import Array, Arrays
 from attn_exp.forms import steps
-from attn_exp.forms.pipeline import At, Recipe, Step, normed
+from attn_exp.forms.pipeline import At, Recipe, Step, apply_norm
 from attn_exp.mistakes.mistake import Change, Mistake, around, instead, together
 
 # Splitting and merging heads
@@ -125,8 +125,8 @@ def add_residual(recipe: Recipe) -> Recipe:
 
 
 NORMS = (
-    partial(normed, "L2", eps=1e-300),
-    *(partial(normed, kind, eps=eps) for kind in ("LayerNorm", "RMSNorm") for eps in (1e-5, 1e-6, 1e-8, 0.0)),
+    partial(apply_norm, "L2", eps=1e-300),
+    *(partial(apply_norm, kind, eps=eps) for kind in ("LayerNorm", "RMSNorm") for eps in (1e-5, 1e-6, 1e-8, 0.0)),
 )
 
 PLACES_OF_A_NORM: tuple[Callable[[Any], Change], ...] = (

@@ -26,7 +26,7 @@ def shift_positions(wrong: str, further: int) -> Change:
     def place(at: At, side: str, heads: Array, positions: Sequence[Position]) -> Array:
         start = ((at.past or at.rules.offset) if side == "q" else 0) + (further if side == wrong else 0)
         for position in positions if side != "v" else ():
-            heads = steps.turned(position, heads, start)
+            heads = steps.encode_position(position, heads, start)
         return heads
 
     return instead(place=place)

@@ -19,7 +19,7 @@ def softmax_over(*axes: int, empty: float | None = 0.0) -> Change:
     """
 
     def normalize(at: At, masked: Array) -> Array:
-        axis = tuple(axis for axis in axes if axis or not at.apart)
+        axis = tuple(axis for axis in axes if axis or not at.independent)
         powers = np.exp(masked - row_maximum(masked, axis))
         total = powers.sum(axis=axis, keepdims=True)
         alone = total.size / max(powers.size, 1) if empty is None else empty
@@ -41,7 +41,7 @@ def subtract_maximum(*axes: int, above: bool = True, below: bool = True) -> Chan
     """Subtract the maximum along these axes, in the numerator (`above`) and in the denominator (`below`)."""
 
     def normalize(at: At, masked: Array) -> Array:
-        axis = tuple(axis for axis in axes if axis or not at.apart) or None
+        axis = tuple(axis for axis in axes if axis or not at.independent) or None
         lowered = np.exp(masked - masked.max(axis=axis, keepdims=True))
         powers, summed = (lowered if is_lowered else np.exp(masked) for is_lowered in (above, below))
         return np.asarray(powers / summed.sum(axis=-1, keepdims=True))

@@ -16,7 +16,7 @@ from attn_exp.config.inputs import LEFT, PLAIN, Model
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError, count_of
 from attn_exp.forms.steps import project as project_side
-from attn_exp.forms.trace import ApartError, pile
+from attn_exp.forms.trace import CannotStackError, stack_arrays
 from attn_exp.problem.drawing import draw_matrix, seed_source
 from attn_exp.problem.projections import BIASES, MATRICES, Inputs, check_divides, divisors, project
 from attn_exp.problem.sources import Input, key_names, read_input, token_names
@@ -195,9 +195,9 @@ def stack_problems(problems: Sequence[Problem]) -> Problem:
     """
     first = problems[0]
     if len({(problem.tokens, problem.key_tokens, problem.past) for problem in problems}) > 1:
-        raise ApartError
-    stages = {name: pile([getattr(problem, name) for problem in problems]) for name in STAGES}
-    arrays = {name: pile([problem.projections.get(name) for problem in problems]) for name in first.projections}
+        raise CannotStackError
+    stages = {name: stack_arrays([getattr(problem, name) for problem in problems]) for name in STAGES}
+    arrays = {name: stack_arrays([problem.projections.get(name) for problem in problems]) for name in first.projections}
     return replace(first, **stages, projections=arrays)
 
 

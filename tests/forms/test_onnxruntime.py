@@ -128,8 +128,8 @@ def test_nothing_to_attend_to_gives_zeros(shape: tuple[int, ...], expected_shape
 @pytest.mark.parametrize(
     ("rules", "why"),
     [
-        (Rules(scores=(Sink(0.0),)), "takes numbers to add to the logits, a soft-cap, and no other score rule"),
-        (Rules(scores=(Softcap(1.0), Softcap(2.0))), "ONNX's operator takes numbers to add to the logits, a soft-cap"),
+        (Rules(scores=(Sink(0.0),)), "supports biases on the logits and a soft-cap, but no other score rule"),
+        (Rules(scores=(Softcap(1.0), Softcap(2.0))), "ONNX's operator supports biases on the logits and a soft-cap"),
         *(
             (Rules(normalizer=all_rules.normalizer(name)), f"supports only softmax, not {name}")
             for name in ("sigmoid", "sparsemax")

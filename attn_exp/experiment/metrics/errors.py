@@ -23,7 +23,7 @@ from attn_exp.experiment.metrics.metric import (
     weights,
 )
 from attn_exp.experiment.metrics.spread import shares, sum_to_one
-from attn_exp.forms.trace import as_they_lie
+from attn_exp.forms.trace import flatten_in_memory_order
 
 
 def largest_errors(answers: Array, expected: Array) -> Array:
@@ -126,7 +126,7 @@ def cosines(left: Array, right: Array) -> Array:
     The result is 1 for two arrays of zeros, 0 if only one is all zero, and NaN if a number is not finite.
     """
     with np.errstate(all="ignore"):  # norms as in `numpy.linalg.norm`
-        numbers = (as_they_lie(side) for side in (left, right))
+        numbers = (flatten_in_memory_order(side) for side in (left, right))
         one, other = (np.asarray(np.sqrt(np.vecdot(side, side)), np.float64) for side in numbers)
         products = np.vecdot(*(side.reshape(len(side), -1) for side in (left, right)))
         angles = products.astype(np.float64) / (one * other)
@@ -168,7 +168,7 @@ def mean_divergence(divergence: Callable[[Array, Array], Array], subject: Subjec
     Raises:
         NotFormedError: rows of weights do not sum to 1, or the two variants differ in the shape of their weights.
     """
-    baseline = weights(subject._replace(trace=subject.first))
+    baseline = weights(subject._replace(trace=subject.baseline))
     actual = shares(subject)
     require_formed(baseline.shape == actual.shape and bool(sum_to_one(baseline).all()))
     return mean(divergence(baseline, actual)[sees(baseline) & sees(actual)])

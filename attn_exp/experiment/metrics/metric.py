@@ -35,14 +35,14 @@ class Metric(NamedTuple):
 class Subject(NamedTuple):
     """What a metric measures: the traces of the variant and the baseline row, and the exact trace in `longdouble`.
 
-    `apart`: whether queries and keys are tokens of different inputs; `key_tokens`: the names of the keys.
+    `is_cross_attention`: whether queries and keys are tokens of different inputs; `key_tokens`: the names of the keys.
     """
 
     settled: Settled
     trace: Trace
-    first: Trace
+    baseline: Trace
     exact: Trace
-    apart: bool = False
+    is_cross_attention: bool = False
     key_tokens: tuple[str, ...] = ()
 
     def allowed(self) -> Array:
@@ -79,7 +79,7 @@ def one_sequence(subject: Subject) -> Array:
     Raises:
         NotFormedError: the keys come from a memory, so they have no position relative to the queries.
     """
-    require_formed(not subject.apart, "queries and keys are tokens of different inputs")
+    require_formed(not subject.is_cross_attention, "queries and keys are tokens of different inputs")
     return weights(subject)
 
 
@@ -170,8 +170,8 @@ def ends_seen(subject: Subject) -> tuple[Array, Array]:
 
 def outputs(subject: Subject) -> tuple[Array, Array]:
     """Return the outputs of this row and of the baseline row, for queries that see a key in both."""
-    mine, first = get_answer(subject.trace), get_answer(subject.first)
+    mine, first = get_answer(subject.trace), get_answer(subject.baseline)
     require_formed(mine.shape == first.shape and mine.ndim == 2)
-    seen = seeing_queries(subject) & seeing_queries(subject._replace(trace=subject.first))
+    seen = seeing_queries(subject) & seeing_queries(subject._replace(trace=subject.baseline))
     require_formed(bool(seen.any()))
     return mine[seen], first[seen]

@@ -116,19 +116,21 @@ MEANINGS = {
 PATTERNS = tuple(MEANINGS)
 
 
-def measure_patterns(weights: Array, tokens: Sequence[str], offset: int = 0, apart: bool = False) -> dict[str, Array]:
+def measure_patterns(
+    weights: Array, tokens: Sequence[str], offset: int = 0, is_cross_attention: bool = False
+) -> dict[str, Array]:
     """Measure every pattern in every head: `[h]` each, from weights `[h t s]`; NaN if no token can show the pattern.
 
-    `tokens` are those of the keys; `apart` means that the queries come from another input, so that no key is next to or
-    before a query. `broad` treats the keys with a nonzero weight as the visible ones.
+    `tokens` are those of the keys; with `is_cross_attention` the queries come from another input, so that no key is
+    next to or before a query. `broad` treats the keys with a nonzero weight as the visible ones.
     """
     steps, nowhere = relative_positions(weights, offset), np.full(len(weights), np.nan)
     return {
-        "previous": nowhere if apart else mean_weight_at(weights, steps == -1),
+        "previous": nowhere if is_cross_attention else mean_weight_at(weights, steps == -1),
         "first": sink(weights),
-        "self": nowhere if apart else mean_weight_at(weights, steps == 0),
+        "self": nowhere if is_cross_attention else mean_weight_at(weights, steps == 0),
         "delimiter": on_delimiters(weights, tokens),
-        "induction": nowhere if apart else induction(weights, tokens),
+        "induction": nowhere if is_cross_attention else induction(weights, tokens),
         "broad": broad(weights),
     }
 
