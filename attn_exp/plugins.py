@@ -28,7 +28,7 @@ from attn_exp.forms.trace import Trace
 from attn_exp.own_code import error_line, fingerprint, module_of_members, unreadable
 from attn_exp.registry import Origin
 from attn_exp.rules.example import Example
-from attn_exp.rules.from_outside import difference, guarded, hold_methods, values_misfit
+from attn_exp.rules.from_outside import describe_difference, find_misfit, guard, guard_methods
 
 NAME = re.compile(r"[A-Za-z_]\w*")
 TABLES = ("comparison", "distances", "timings", "published")
@@ -238,18 +238,18 @@ def check_member(kind: Kind, name: str, value: Any, example: Any) -> Any:
     if example is not None and kind.drawn:
         check_example(kind, name, value, example)
     if kind.one_of:
-        hold_methods(value, name, kind.name)
+        guard_methods(value, name, kind.name)
         return value
     function = getattr(value, kind.function)
-    misfit, error = {"normalizer": (values_misfit, UserError), "form": (no_trace, OwnCodeError)}.get(
+    misfit, error = {"normalizer": (find_misfit, UserError), "form": (no_trace, OwnCodeError)}.get(
         kind.name, (None, UserError)
     )
-    guards = {kind.function: guarded(function, f"{kind.group or kind.name}={name}", misfit, error, NotFormedError)}
+    guards = {kind.function: guard(function, f"{kind.group or kind.name}={name}", misfit, error, NotFormedError)}
     return value._replace(**guards) if kind.name == "metric" else replace(value, **guards)
 
 
-def no_trace(given: tuple[Any, ...], said: Any) -> str:
-    return "" if isinstance(said, Trace) else f"{type(said).__name__}; expected a Trace"
+def no_trace(arguments: tuple[Any, ...], result: Any) -> str:
+    return "" if isinstance(result, Trace) else f"{type(result).__name__}; expected a Trace"
 
 
 def check_class(kind: Kind, value: Any) -> None:
@@ -269,6 +269,6 @@ def check_example(kind: Kind, name: str, value: Any, example: Any) -> None:
     for wanted in (example, *outside):
         with unreadable(f"{kind.name}={name}: its EXAMPLE", "computed"):
             rule = value if kind.constant else reader.make(value, wanted.settings, f"{kind.name}.{name}")
-            said = difference(kind.name, rule, wanted)
+            said = describe_difference(kind.name, rule, wanted)
         if said:
             raise UserError(f"{kind.name}={name} does not reproduce its EXAMPLE: {said}")

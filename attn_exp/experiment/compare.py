@@ -84,7 +84,9 @@ def tabulate(
     refuse_if_none_runs(variants)
     runnable = [variant for variant in variants if not variant.refused]
     if dtype == "float64":
-        expected = oracle.answers({variant.name: variant.question for variant in runnable}, stack_problems([problem]))
+        expected = oracle.answer_all(
+            {variant.name: variant.question for variant in runnable}, stack_problems([problem])
+        )
     else:
         exact = round_inputs(problem, np.dtype(np.float64))
         expected = {variant.name: compute_exact_answer(variant, exact) for variant in runnable}
@@ -198,7 +200,7 @@ def tabulate_seeds(config: Config, seeds: Sequence[int]) -> list[list[Rows]]:
     once.
 
     Raises:
-        ApartError: the points cannot be stacked; compute each of them separately.
+        CannotStackError: the points cannot be stacked; compute each of them separately.
         Exception: whatever `tabulate` raises for one of the points.
     """
     if config.dtype or config.published or config.model.family is not None:  # these need more than rows
@@ -231,7 +233,7 @@ def tabulate_stack(
         else stack_traces([keep(variant, single, config.weights) for single in problems])
         for variant in runnable
     }
-    expected = oracle.answers({variant.name: variant.question for variant in runnable}, problem)
+    expected = oracle.answer_all({variant.name: variant.question for variant in runnable}, problem)
     numbers = measure(runnable, traces, expected, baseline(config, runnable).name)
     return [
         Rows(

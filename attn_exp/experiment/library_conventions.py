@@ -43,8 +43,8 @@ from attn_exp.errors import UserError, unknown
 from attn_exp.forms.pipeline import At, Recipe, attend
 from attn_exp.forms.steps import add_context, repeat_heads
 from attn_exp.forms.trace import Trace
-from attn_exp.reference.oracle import TAKEN
-from attn_exp.rules.rules import Rules, places
+from attn_exp.reference.oracle import SUBTRACTED
+from attn_exp.rules.rules import Rules, allowed_entries
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def fill_empty_rows(recipe: Recipe, empty: str) -> Recipe:
         masked = recipe.forbid(at, logits, allowed)
         dtype = np.dtype(at.rules.softmax_dtype or logits.dtype)
         with np.errstate(over="ignore"):
-            lowered = logits.astype(dtype) - dtype.type(TAKEN[empty])
+            lowered = logits.astype(dtype) - dtype.type(SUBTRACTED[empty])
         as_masked = masked if masked.dtype == dtype else widen(masked)  # float16 and bfloat16 have no common type
         return np.where(sees_nothing(masked), lowered, as_masked)
 
@@ -149,7 +149,7 @@ def fill_empty_rows(recipe: Recipe, empty: str) -> Recipe:
         return np.where(sees_nothing(masked), 1 / masked.shape[-1] if empty == "mean" else np.nan, weights)
 
     rules = recipe.rules
-    if empty not in TAKEN:
+    if empty not in SUBTRACTED:
         return recipe.changed(normalize=normalize)
     is_softmax = rules.normalizer.exponential and all(rule.extra(0) is None for rule in rules.scores)
     # if all scores are -inf even after the subtraction, the softmax of the row is NaN
@@ -167,9 +167,9 @@ def replace_empty_rows(stages: Trace, rules: Rules, empty: str) -> Trace:
     if empty == "zeros" or q is None or k is None or mask_leaks(rules):
         return stages
     heads, rows, keys = len(q), q.shape[1], k.shape[1]
-    is_empty = ~places(rules.masks, rows, keys, int(rules.offset), heads).any(axis=-1, keepdims=True)
+    is_empty = ~allowed_entries(rules.masks, rows, keys, int(rules.offset), heads).any(axis=-1, keepdims=True)
     fillers: dict[str, Any] = {"weights": np.nan, "context": np.nan}
-    if empty in TAKEN:
+    if empty in SUBTRACTED:
         refilled = attend(fill_empty_rows(Recipe(rules), empty), q, k, v)
         weights = np.asarray(refilled.weights, q.dtype)
         fillers = {"weights": weights, "context": add_context(refilled.replace(weights=weights)).context}

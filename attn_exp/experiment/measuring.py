@@ -26,7 +26,7 @@ from attn_exp.forms import coarser
 from attn_exp.forms.trace import Trace, entropy, flatten_in_memory_order
 from attn_exp.problem.problem import Problem
 from attn_exp.reference import oracle
-from attn_exp.rules.rules import Rules, visible
+from attn_exp.rules.rules import Rules, queries_with_keys
 
 Columns = dict[str, Sequence[Any]]
 """One value per problem for each column name."""
@@ -74,7 +74,7 @@ def describe(settled: Settled, config: Config, problem: Problem, trace: Trace, n
         kv_head=settled.heads.shared,
         normalizer=settled.rules.normalizer.name,
         queries=name_seeing_queries(trace, problem.past, settled.rules),
-        note=settled.refused or oracle.silent(settled.question) or "",
+        note=settled.refused or oracle.why_unanswerable(settled.question) or "",
         computed_in=settled.computed_in.name,
     )
 
@@ -162,7 +162,7 @@ def find_seeing(largest: Array, trace: Trace, rules: Rules) -> Array:
     """Return whether each query sees a key, `[n h t]`: masks allow a key, and the query's largest weight is not 0."""
     if trace.q is None or trace.k is None:
         return largest > 0
-    return (largest > 0) & visible(rules, largest.shape[-2], largest.shape[-1], trace.k.shape[-2])
+    return (largest > 0) & queries_with_keys(rules, largest.shape[-2], largest.shape[-1], trace.k.shape[-2])
 
 
 def mean_over_seeing(numbers: Array, sees_key: Array) -> Array:
@@ -180,7 +180,7 @@ def name_seeing_queries(trace: Trace, past: int, rules: Rules) -> str:
     """Name the queries that see a key: `all`, or `all but 1-2`, counted from 1; tokens of the past have no queries."""
     if trace.q is None or trace.k is None:
         return "all"
-    sees_key = visible(rules, trace.q.shape[-3], trace.q.shape[-2], trace.k.shape[-2])
+    sees_key = queries_with_keys(rules, trace.q.shape[-3], trace.q.shape[-2], trace.k.shape[-2])
     if trace.weights is not None:
         sees_key = sees_key & trace.weights.any(axis=-1)  # NaN counts as a weight
     elif trace.summary is not None:

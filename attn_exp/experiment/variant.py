@@ -15,7 +15,7 @@ from attn_exp.errors import UserError, shown, unknown
 from attn_exp.experiment.library_conventions import Convention, convention
 from attn_exp.own_code import Named, is_code
 from attn_exp.problem.problem import Heads, Problem, heads
-from attn_exp.reference.oracle import TAKEN, Question
+from attn_exp.reference.oracle import SUBTRACTED, Question
 from attn_exp.rules import deciding, kind, make_all, masks, normalizer
 from attn_exp.rules.grid import Rule
 from attn_exp.rules.masks.mask import AllOf, Mask
@@ -138,7 +138,7 @@ class Settled:
             return self.failed or "mistake= changes the steps of the definition, but this form is your own code"
         if self.starts_late and form.mix is None:
             return f"form={self.form} starts from queries and keys, but this problem starts from given weights"
-        if self.empty in TAKEN and form.reference != "logits":
+        if self.empty in SUBTRACTED and form.reference != "logits":
             return f"convention={self.words['convention']} changes logits, but form={self.form} computes no logits"
         if self.ends_early and form.context_alone:
             return f"form={self.form} computes only the context, but this problem has no values"

@@ -1,7 +1,7 @@
 """The correct steps of attention: the defaults of `Recipe`, which mistakes replace.
 
-Each step takes `at` (an `At` of `pipeline.py`: the rules and all sizes) and the arrays of the previous stage, and rounds
-to their type. Arrays have the axes `[... h t s]`, with any leading axes.
+Each step takes `at` (an `At` of `pipeline.py`: the rules and all sizes) and the arrays of the previous stage, and
+rounds to their type. Arrays have the axes `[... h t s]`, with any leading axes.
 """
 
 from __future__ import annotations

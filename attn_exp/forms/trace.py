@@ -137,7 +137,7 @@ def stack_arrays(arrays: Sequence[Array | None]) -> Any:
     NumPy sums an array in memory order, so the order affects rounding.
 
     Raises:
-        ApartError: the arrays differ in shape, dtype or strides.
+        CannotStackError: the arrays differ in shape, dtype or strides.
     """
     present = [array for array in arrays if array is not None]
     if not present:

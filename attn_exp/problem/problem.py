@@ -191,7 +191,7 @@ def stack_problems(problems: Sequence[Problem]) -> Problem:
     """Return several problems as one, whose arrays have a leading axis for the problems.
 
     Raises:
-        ApartError: the problems differ in the shapes of their arrays or in the names of their tokens.
+        CannotStackError: the problems differ in the shapes of their arrays or in the names of their tokens.
     """
     first = problems[0]
     if len({(problem.tokens, problem.key_tokens, problem.past) for problem in problems}) > 1:

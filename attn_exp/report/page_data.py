@@ -21,7 +21,7 @@ from attn_exp.experiment.metrics.spread import shares_by_rule
 from attn_exp.experiment.row import Comparison, Row, find_settled
 from attn_exp.experiment.variant import Settled, baseline
 from attn_exp.problem.problem import Problem
-from attn_exp.reference.oracle import TAKEN
+from attn_exp.reference.oracle import SUBTRACTED
 from attn_exp.report import walk
 from attn_exp.report.escapes import decimal
 from attn_exp.report.pixels import picture
@@ -29,7 +29,7 @@ from attn_exp.report.views import MOST_COARSE, MOST_EXACT, Colours, Panel, Views
 from attn_exp.report.walk import SIDE, Step, closed_by_mask, is_mixed
 from attn_exp.rules import AbsentMask
 from attn_exp.rules.positions.position import Position
-from attn_exp.rules.rules import Rules, places, whole_grid
+from attn_exp.rules.rules import Rules, allowed_entries, whole_grid
 from attn_exp.rules.scores.score import Score
 
 Data = dict[str, Any]
@@ -193,7 +193,7 @@ def plan(comparison: Comparison, settled: Settled) -> Data:
         "kernel": settled.member.reference == "kernel",
         "normalizer": settled.rules.normalizer.name,
         "empty": settled.empty,
-        "taken": TAKEN.get(settled.empty),
+        "taken": SUBTRACTED.get(settled.empty),
         "mixed": is_mixed(comparison, settled.name),
         **position_data(problem, settled),
         **rule_data(problem, settled),
@@ -233,7 +233,7 @@ def rule_data(problem: Problem, settled: Settled) -> Data:
     """Return the scale, and the masks and score biases as numbers for every query and key."""
     rules, heads, rows, keys = settled.rules, settled.head, len(problem.tokens), problem.keys
     grid = whole_grid(rules, heads, rows, keys)
-    allowed = places(rules.masks, rows, keys, int(rules.offset), heads)
+    allowed = allowed_entries(rules.masks, rows, keys, int(rules.offset), heads)
     biases = [np.asarray(bias) for rule in rules.scores if (bias := rule.bias(grid)) is not None]
     extras = [extra for rule in rules.scores if (extra := rule.extra(grid.head)) is not None]
     bounds = [bound for rule in rules.scores if (bound := rule.bound()) is not None]

@@ -17,8 +17,8 @@ from attn_exp.report.escapes import visible
 from attn_exp.report.stages import Explained, explain, explain_mistake, remark, stages_of
 from attn_exp.report.views import Head, Panel, Views, heads_of, labels
 from attn_exp.rules import AbsentMask
-from attn_exp.rules.rules import MOST_PLACES
-from attn_exp.rules.rules import places as allowed_places
+from attn_exp.rules.rules import MOST_ENTRIES
+from attn_exp.rules.rules import allowed_entries as allowed_places
 
 SIDE = 16
 """Maximum number of rows and columns in a table; the results file has all of them."""
@@ -265,7 +265,7 @@ def closed_by_mask(settled: Settled, weights: Array) -> Array | None:
     masks, offset = settled.rules.masks, settled.rules.offset
     if not masks or np.ndim(offset):
         return None
-    if weights.size > MOST_PLACES or any(isinstance(mask, AbsentMask) for mask in masks):
+    if weights.size > MOST_ENTRIES or any(isinstance(mask, AbsentMask) for mask in masks):
         return np.asarray(weights == 0)
     heads, rows, keys = weights.shape
     return np.asarray(~allowed_places(masks, rows, keys, int(offset), heads) & (weights == 0))

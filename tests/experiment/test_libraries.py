@@ -177,6 +177,6 @@ def hold(name: str, cases: Sequence[dict[str, Any]], answers: Mapping[str, Any])
         np.testing.assert_allclose(mine, answers[str(number)], rtol=0, atol=close, err_msg=f"{name}, case {number}")
         if number >= ASKED_BOTH and each["mask"].size > LOOPED:
             continue
-        expected = oracle.ask(settled.question, stack_problems([problem]))
+        expected = oracle.answer_question(settled.question, stack_problems([problem]))
         assert expected.output is not None
         np.testing.assert_allclose(mine[None, list(expected.rows)], expected.output, rtol=0, atol=close)

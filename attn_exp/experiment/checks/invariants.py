@@ -20,7 +20,7 @@ from attn_exp.experiment.metrics.logits import gradient
 from attn_exp.experiment.variant import Settled
 from attn_exp.problem.problem import Problem
 from attn_exp.rules.masks.mask import AllOf
-from attn_exp.rules.rules import Rules, places, whole_grid
+from attn_exp.rules.rules import Rules, allowed_entries, whole_grid
 from attn_exp.rules.scores.added import Added
 
 Answer = tuple[Array, Array]
@@ -60,7 +60,7 @@ class Case:
 
     def allowed(self) -> Array:
         heads, rows, keys = self.shape
-        return places(self.rules.masks, rows, keys, self.offset, heads)
+        return allowed_entries(self.rules.masks, rows, keys, self.offset, heads)
 
     def biases(self) -> list[Array]:
         grid = whole_grid(self.rules, *self.shape)

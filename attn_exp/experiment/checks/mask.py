@@ -14,7 +14,7 @@ from attn_exp.config.schema import Config
 from attn_exp.experiment.checks.check import Check
 from attn_exp.experiment.variant import Settled
 from attn_exp.problem.problem import Problem
-from attn_exp.rules.rules import places
+from attn_exp.rules.rules import allowed_entries
 
 FULL, PARTIAL, EMPTY = "█", "▒", "·"
 WIDEST = 48
@@ -40,7 +40,7 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
     """Describe the mask of every variant, with one record per row of blocks, and per head if heads differ."""
     tokens = problem.tokens
     for settled in variants:
-        heads = places(settled.rules.masks, len(tokens), problem.keys, int(settled.rules.offset), settled.head)
+        heads = allowed_entries(settled.rules.masks, len(tokens), problem.keys, int(settled.rules.offset), settled.head)
         alike = (heads == heads[:1]).all()
         for head, allowed in enumerate(heads[:1] if alike else heads):
             name = settled.name if alike else f"{settled.name} {head + 1}"

@@ -11,7 +11,7 @@ from attn_exp.arrays import Array, widen
 from attn_exp.experiment.executing import get_answer
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
-from attn_exp.rules.rules import places, visible
+from attn_exp.rules.rules import allowed_entries, queries_with_keys
 
 
 class Metric(NamedTuple):
@@ -48,14 +48,14 @@ class Subject(NamedTuple):
     def allowed(self) -> Array:
         """Return which keys the masks let each query see, `[h t s]`."""
         q, k = stage(self.trace, "q"), stage(self.trace, "k")
-        return places(self.settled.rules.masks, q.shape[1], k.shape[1], self.offset, len(q))
+        return allowed_entries(self.settled.rules.masks, q.shape[1], k.shape[1], self.offset, len(q))
 
     def visible(self) -> Array:
         """Return whether the masks let each query see a key, `[h t]`; `[1 t]` if the trace has no queries."""
         q, k = self.trace.q, self.trace.k
         if q is None or k is None:
             return np.ones((1, get_answer(self.trace).shape[-2]), bool)
-        return visible(self.settled.rules, len(q), q.shape[1], k.shape[1])
+        return queries_with_keys(self.settled.rules, len(q), q.shape[1], k.shape[1])
 
     @property
     def offset(self) -> int:

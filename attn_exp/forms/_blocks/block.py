@@ -33,7 +33,7 @@ from attn_exp.forms._blocks.plain import all_finite, keeps_precision
 from attn_exp.forms._blocks.tasks import LEAST_ROWS, Run, Shape, Task, cut_runs
 from attn_exp.forms.steps import weighted_sums
 from attn_exp.forms.trace import Summary, edges, entropy, make_summary
-from attn_exp.rules.masks.mask import Span, intersection
+from attn_exp.rules.masks.mask import Span, intersect_spans
 from attn_exp.rules.scores.score import Score
 
 PIECE = 1 << 17
@@ -59,7 +59,7 @@ def cut_block(whole: Operands, task: Task, scratch: Scratch, keys: slice | None 
     joined = queries.shape[2] > 1 and queries.shape[3] == whole.shape.rows <= LEAST_ROWS
     q = scale_queries(queries, whole.rules.scale, joined, scratch)
     span = find_span(whole, task)
-    span = span if keys is None else intersection([span, Span(keys.start, keys.stop, keys.start, keys.stop)])
+    span = span if keys is None else intersect_spans([span, Span(keys.start, keys.stop, keys.start, keys.stop)])
     return Block(whole, task, q, whole.k[task[:2]], whole.v[task[:2]], span, scratch, joined)
 
 
