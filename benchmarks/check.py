@@ -39,7 +39,7 @@ from attn_exp.errors import UncalledError  # noqa: E402
 from attn_exp.experiment.verdict import Verdict, make_unfinished  # noqa: E402
 from attn_exp.forms import NAMES, form  # noqa: E402
 from attn_exp.forms._operator import attention  # noqa: E402
-from attn_exp.mistakes.precision import rounded  # noqa: E402
+from attn_exp.mistakes.precision import round_to_half  # noqa: E402
 from attn_exp.own_code import function_at_hand  # noqa: E402
 from tests.zoo.case import Case, names_said  # noqa: E402
 from tests.zoo.cases import CASES  # noqa: E402
@@ -113,7 +113,7 @@ def halved(function: Callable[..., Any]) -> Callable[..., Any]:
             import torch  # noqa: PLC0415 - the function has imported torch
 
             return output.to(torch.bfloat16)
-        return rounded(np.asarray(output, np.float64), "bfloat16") if isinstance(output, np.ndarray) else output
+        return round_to_half(np.asarray(output, np.float64), "bfloat16") if isinstance(output, np.ndarray) else output
 
     return wrapped
 

@@ -282,7 +282,7 @@ def run_with_mistakes(settled: Settled, problem: Problem) -> Trace:
     Raises:
         UserError: a mistake has an effect only across several calls, or cannot be applied to these shapes.
     """
-    recipe = fill_empty_rows(mistakes.applied(settled.mistakes, make_recipe(settled)), settled.empty)
+    recipe = fill_empty_rows(mistakes.apply_mistakes(settled.mistakes, make_recipe(settled)), settled.empty)
     try:
         return Trace(**{name: array[0] for name, array in compute_stages(recipe, settled, problem).items()})
     except (ValueError, KeyError) as error:  # shapes, or a matrix that pooled heads lack

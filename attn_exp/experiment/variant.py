@@ -172,7 +172,7 @@ def settle(name: str, variant: Variant, config: Config, problem: Problem, bind: 
         raise UserError(unknown(variant.form, forms.names(), f"variant.{name}.form"))
     settings = merge_settings(variant, config)
     for mistake in settings["mistake"]:
-        mistakes.usable(mistake)
+        mistakes.require_usable(mistake)
     # a variant that pins head but not kv_head has as many key/value heads
     kv_head = settings["kv_head"] if variant.head is None or variant.kv_head is not None else None
     head_counts = heads(settings["head"], kv_head, problem, config.kv_pool)
