@@ -216,7 +216,7 @@ def is_taken(kind: Kind, name: str, value: Any = None) -> bool:
         earlier = registry.OUTSIDE[kind.package, name].value
         return earlier is not registry.ABSENT and kind.home(earlier) != kind.home(value)
     if kind.name == "metric":
-        return name in ("all", *metrics.known())
+        return name in ("all", *metrics.all_metrics())
     shipped = registry.names(registry.folder(kind.package), without=(kind.name,))
     return name in shipped or name in yaml_choices(kind.group or kind.name)
 

@@ -41,8 +41,8 @@ def compare(config: Config, bind: Bind | None = None) -> Comparison:
     Raises:
         UserError: the settings do not fit the problem, or the problem is inconsistent.
     """
-    wanted = checks.wanted(config)
-    return complete(tabulate(config, bind=bind), wanted)
+    check_names = checks.choose_checks(config)
+    return complete(tabulate(config, bind=bind), check_names)
 
 
 def complete(comparison: Comparison, check_names: Sequence[str]) -> Comparison:
@@ -52,7 +52,7 @@ def complete(comparison: Comparison, check_names: Sequence[str]) -> Comparison:
     return replace(
         comparison,
         distances=tuple(measure_distances(variants, comparison.traces)),
-        checks=checks.find(check_names, config, comparison.problem, variants),
+        checks=checks.run_checks(check_names, config, comparison.problem, variants),
         verdicts={variant.name: variant.own.judge(variant.heads) for variant in variants if variant.own is not None},
         steps=steps,
         rungs=rungs,

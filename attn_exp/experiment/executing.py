@@ -73,7 +73,7 @@ def get_answer(trace: Trace) -> Array:
 
 
 def follows_steps(settled: Settled, problem: Problem) -> bool:
-    """Return whether a variant gives the same result as its recipe, as kernels and library conventions may not."""
+    """Return whether a variant gives the same result as its recipe; kernels and library conventions may not."""
     stages, trace = try_stages(make_recipe(settled), settled, problem) or {}, execute(settled, problem)
     actual, expected = stages.get("weights" if trace.output is None else "output", np.empty(0)), get_answer(trace)
     return actual.shape == expected.shape and np.allclose(actual, expected, rtol=1e-4, atol=1e-4, equal_nan=True)

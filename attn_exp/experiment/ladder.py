@@ -28,7 +28,7 @@ from attn_exp.experiment.variant import SEPARATORS, Settled, baseline, format_ch
 from attn_exp.forms.trace import Trace
 from attn_exp.problem.problem import Problem, heads
 from attn_exp.reference.oracle import is_same
-from attn_exp.rules import deciding
+from attn_exp.rules import effective_settings
 
 PIPELINE = (
     "position", "head", "kv_head", "scale", "score", "mask", "mask_join", "align", "normalizer",
@@ -92,7 +92,9 @@ def settings_of(settled: Settled, config: Config, problem: Problem) -> dict[str,
     chosen["kv_head"] = None if settled.heads.shared == shared_by_default else settled.heads.shared
     chosen["output_projection"] = settled.output_projection and bool(problem.projections)
     for group in SEPARATORS:
-        chosen[group] = {name: deciding(group, name, settings or {}) for name, settings in chosen[group].items()}
+        chosen[group] = {
+            name: effective_settings(group, name, settings or {}) for name, settings in chosen[group].items()
+        }
     chosen["mask"] = dict(sorted(chosen["mask"].items()))  # the order of masks does not matter
     return {name: chosen[name] for name in PIPELINE}
 

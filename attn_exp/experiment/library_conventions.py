@@ -74,7 +74,7 @@ class Convention:
     tiled: bool = False
 
     @property
-    def where_it_stands(self) -> str:
+    def default_align(self) -> str:
         """The alignment of the first query, as a value of `align`, if there is no cache."""
         return "before_filler" if self.knows_filler else self.align
 

@@ -147,6 +147,7 @@ def compare_figure(entry: Published, array: Array, radius: Array | float | None)
     if values.size != printed.size:
         counts = f"{values.size} numbers, but {printed.size} are printed"
         return Agreement(entry.quantity, text, counts, np.nan, np.nan, False, entry.note)
+    # how much the result can change because the inputs are printed rounded
     widening = select_printed(np.broadcast_to(0.0 if radius is None else radius, array.shape), entry)
     difference, tolerance = np.abs(values - printed), half_units + widening
     worst = int(np.argmax(np.where(np.isnan(difference), np.inf, difference / tolerance)))

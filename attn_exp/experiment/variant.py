@@ -1,4 +1,7 @@
-"""Settle variants: take unpinned settings from the run, and check that all settings fit the problem."""
+"""Settle variants: take unpinned settings from the run, and check that all settings fit the problem.
+
+`settle` turns a `Variant` of the configuration into a `Settled`, with its rules, head counts and positions as objects.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from attn_exp.experiment.library_conventions import Convention, convention
 from attn_exp.own_code import Named, is_code
 from attn_exp.problem.problem import Heads, Problem, heads
 from attn_exp.reference.oracle import SUBTRACTED, Question
-from attn_exp.rules import deciding, kind, make_all, masks, normalizer
+from attn_exp.rules import effective_settings, make_all, make_masks, normalizer, rule_class
 from attn_exp.rules.grid import Rule
 from attn_exp.rules.masks.mask import AllOf, Mask
 from attn_exp.rules.positions.position import Position
@@ -57,13 +60,17 @@ class OwnForm(Protocol):
         """Call the function with a problem's x; `usual` means that scores are divided by `sqrt(d)`."""
 
     def judge(self, heads: Heads) -> Verdict:
-        """Check the function with the settings of its variant, which has these heads."""
+        """Check the function with the settings of its variant; `heads` are the head counts of that variant."""
 
 
 @dataclass(frozen=True)
 class Settled:
     """A variant with all settings filled in.
 
+    `scale`: the setting; `multiplier`: the number that it multiplies the scores by.
+    `words`: how tables name the masks, scores, positions and the convention.
+    `has_given_weights`: the problem starts from given weights; `has_no_values`: it ends with the weights.
+    `empty`, `tiled`: as in `Convention`.
     `own`: the user's own function, if the form names one that may run; `failed`: the reason why that function returned
     no result. `given_in`: the dtype of the problem's arrays.
     """
@@ -78,8 +85,8 @@ class Settled:
     rules: Rules
     positions: tuple[Position, ...]
     words: Mapping[str, str]
-    starts_late: bool
-    ends_early: bool
+    has_given_weights: bool
+    has_no_values: bool
     empty: str
     tiled: bool
     own: OwnForm | None = None
@@ -104,7 +111,7 @@ class Settled:
     def computed_in(self) -> np.dtype[Any]:
         """The coarsest dtype that results are rounded to: that of the problem, of the form, or of the softmax."""
         own, softmax = self.member.computed_in(self.given_in), self.rules.softmax_dtype
-        if softmax is None or self.member.reference != "logits" or self.starts_late:
+        if softmax is None or self.member.reference != "logits" or self.has_given_weights:
             return own
         return forms.coarser(own, np.dtype(softmax))
 
@@ -136,11 +143,11 @@ class Settled:
         form = self.member
         if self.failed or (self.own is not None and self.mistakes):
             return self.failed or "mistake= changes the steps of the definition, but this form is your own code"
-        if self.starts_late and form.mix is None:
+        if self.has_given_weights and form.mix is None:
             return f"form={self.form} starts from queries and keys, but this problem starts from given weights"
         if self.empty in SUBTRACTED and form.reference != "logits":
             return f"convention={self.words['convention']} changes logits, but form={self.form} computes no logits"
-        if self.ends_early and form.context_alone:
+        if self.has_no_values and form.context_alone:
             return f"form={self.form} computes only the context, but this problem has no values"
         return None if forms.is_own(self.form) else forms.refuses(self.form, self.rules)
 
@@ -195,8 +202,8 @@ def settle(name: str, variant: Variant, config: Config, problem: Problem, bind: 
         rules=rules,
         positions=positions,
         words=texts | {"convention": settings["convention"]},
-        starts_late=problem.weights is not None,
-        ends_early=problem.v is None,
+        has_given_weights=problem.weights is not None,
+        has_no_values=problem.v is None,
         empty=library.empty,
         tiled=library.tiled,
     )
@@ -232,9 +239,9 @@ def make_rules(settings: Mapping[str, Any], library: Convention, scale: float, p
     if problem.weights is not None and settings["normalizer"] != Config.normalizer:
         raise UserError(f"normalizer={settings['normalizer']} has no effect: this problem starts from given weights")
     for name in settings["mask"] if problem.memory is not None else ():
-        if issubclass(rule := kind("mask", name), Rule) and rule.one_sequence:
+        if issubclass(rule := rule_class("mask", name), Rule) and rule.one_sequence:
             raise UserError(f"mask={name} applies within one sequence, but the keys come from a memory; use mask=array")
-    mask_rules = masks(settings["mask"], settings["mask_join"], library.blocks, problem.key_tokens)
+    mask_rules = make_masks(settings["mask"], settings["mask_join"], library.blocks, problem.key_tokens)
     return Rules(
         scale=scale,
         masks=mask_rules,
@@ -302,7 +309,7 @@ SEPARATORS = {"mask": " {mask_join} ", "score": " + ", "position": " + "}
 def format_choices(group: str, choices: Mapping[str, Any], mask_join: str) -> str:
     """Format a group's choices for a table: `window(left=2, right=0) and padding(lengths=3)`, or `none`."""
     arguments = {
-        name: ", ".join(f"{key}={shown(value)}" for key, value in deciding(group, name, settings).items())
+        name: ", ".join(f"{key}={shown(value)}" for key, value in effective_settings(group, name, settings).items())
         for name, settings in choices.items()
     }
     calls = (f"{name}({settings})" if settings else name for name, settings in arguments.items())

@@ -1,4 +1,8 @@
-"""The verdict of a check of a function or of numbers, and its text for the terminal and notebooks."""
+"""The verdict of a check of a function or of numbers, and its text for the terminal and notebooks.
+
+`decide` fills in the outcome; `format_headline` gives it in one line, `format_summary` in a few, and `format_details`
+with every question.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,10 @@ from attn_exp.errors import NOT_VERIFIED, RIGHT, WRONG
 from attn_exp.mistakes.mistake import Mistake
 
 HELD, BROKEN, ABSENT, REMARK = "held", "broken", "not offered", "remark"
+"""The states of a question, besides `NOT_VERIFIED`."""
+
 SIGNS = {HELD: "ok", BROKEN: "BROKEN", ABSENT: "-", REMARK: "note", NOT_VERIFIED: "?"}
+"""How a terminal shows each state."""
 
 CALLED, ANSWERED, CHECKED = "it can be called", "it answers", "it can be checked"
 """The first questions of a check; if the answer to one is no, the check ends there."""
@@ -32,7 +39,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Finding:
-    """One question of a check, its result, and what was observed."""
+    """One question of a check (`rung`), its result (`state`, a key of `SIGNS`), and what was observed (`said`)."""
 
     rung: str
     state: str

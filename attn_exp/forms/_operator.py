@@ -1,4 +1,8 @@
-"""The public functions: attention on arrays, with the semantics of the ONNX operator `Attention`."""
+"""The public functions: attention on arrays, with the semantics of the ONNX operator `Attention`.
+
+`arrange` brings the inputs to one layout, the `read_` functions turn the attributes into `Rules`, a form computes the
+stages, and the output gets the layout of the inputs again.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +47,11 @@ NO_WINDOW = (-1, -1)
 
 @dataclass(frozen=True)
 class Arranged:
-    """Queries `[b h t d]`, keys `[b g s d]` and values `[b g s e]`, past included, and the layout of the inputs."""
+    """Queries `[b h t d]`, keys `[b g s d]` and values `[b g s e]`, past included, and the layout of the inputs.
+
+    `past`: the number of past keys. `given_axes`: the number of axes of the inputs, 2, 3 or 4. `side_by_side`: whether
+    the last axis of the inputs holds all heads.
+    """
 
     query: Array
     key: Array

@@ -24,7 +24,10 @@ EXACT = 2**53
 
 
 class Distribution(NamedTuple):
-    """The distribution `spread * numbers + mean`, with bounds if uniform or integer; `key` prefixes its settings."""
+    """The distribution `spread * numbers + mean`; `low` and `high` bound uniform numbers and integers.
+
+    `key` is the prefix of its settings in error messages, such as `projections.`.
+    """
 
     name: str
     low: float | None = None

@@ -41,7 +41,7 @@ class Grid:
 
 
 def take_values(values: Array, grid: Grid) -> Array:
-    """Return the values of an array `[b h t s]` on a grid; missing axes and axes of length 1 broadcast."""
+    """Return the entries of an array `[b h t s]` on a grid; missing axes and axes of length 1 broadcast."""
     padded = values.reshape((1,) * (4 - values.ndim) + values.shape)
     indices = (grid.batch, grid.head, grid.row, grid.key)
     entries = tuple(0 if size == 1 else index for size, index in zip(padded.shape, indices, strict=True))

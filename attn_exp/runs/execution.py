@@ -63,7 +63,7 @@ def run(config: Config, command: Repeat, under_way: Pass | None = None) -> Outco
 
 
 def compute(config: Config, under_way: Pass | None = None) -> tuple[Comparison, tuple[Timing, ...]]:
-    wanted = checks.wanted(config)
+    wanted = checks.choose_checks(config)
     check_figures(config.figures)
     with chdir(os.curdir), blas_asleep(config):
         found = tabulate(config, Progress(), under_way, bind=provenance.binder(config))

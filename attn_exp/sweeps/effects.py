@@ -235,7 +235,10 @@ def find_contrasts(cube: Cube, inert: Mapping[str, Sequence[str]]) -> Iterator[C
     asked = [metric for metric in cube.numbers if metric not in METRICS]
     is_wrong = find_wrong_rows(cube).any()
     wanted = [metric for metric in SPOKEN if metric in cube.numbers] + asked + ["error"] * (not rounded)
-    relative = {"max_diff", *(name for name in asked if name in metrics.known() and metrics.known()[name].relative)}
+    relative = {
+        "max_diff",
+        *(name for name in asked if name in metrics.all_metrics() and metrics.all_metrics()[name].relative),
+    }
     for axis, name in enumerate(cube.names):
         # relative metrics compare each variant with the baseline anyway
         chosen = [metric for metric in wanted if name != VARIANT or metric not in relative]

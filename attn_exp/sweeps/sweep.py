@@ -90,10 +90,10 @@ def added_metrics(space: Space) -> tuple[str, ...]:
     """
     asked = set()
     for config in map(read_config, space.bases.values()):
-        if set(checks.wanted(config)) - {"measures", "precision"} or config.check:
+        if set(checks.choose_checks(config)) - {"measures", "precision"} or config.check:
             raise UserError("a sweep runs no checks; leave out check=, or run its points one at a time")
         find_type(dtype_of(config))
-        asked.add(tuple(metric.name for metric in metrics.chosen(config.metrics)))
+        asked.add(tuple(metric.name for metric in metrics.choose_metrics(config.metrics)))
     for value in next((axis.values for axis in space.axes if axis.key == "dtype"), ()):
         find_type(value if isinstance(value, str) else spelled(value))
     if len(asked) > 1 or any(axis.key in ("check", "metrics") for axis in space.axes):

@@ -126,7 +126,7 @@ def test_a_run_shows_the_metrics_that_it_is_asked_for() -> None:
 def test_every_metric_is_a_number_where_every_stage_is_formed() -> None:
     words = ("embeddings=random", "embeddings.tokens=[she,likes,she,likes,'.',coffee]")  # repeated, with a full stop
     found = comparison("metrics=all", "mask=causal", "head=2", "variant=[multi_head]", *words).checks[0].records
-    assert {each.metric for each in found} == set(metrics.known())
+    assert {each.metric for each in found} == set(metrics.all_metrics())
     assert [each.metric for each in found if math.isnan(each.value)] == []
 
 

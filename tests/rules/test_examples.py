@@ -95,7 +95,7 @@ def test_the_twin_of_a_position_turns_keys_as_its_file_draws(group: str, name: s
 @pytest.mark.parametrize("name", rules.names("position"))
 def test_a_position_that_turns_keys_in_its_own_way_draws_them(name: str) -> None:
     """Rows of queries show nothing of a `turn_key`: its sign would be right by definition."""
-    kind: type[Position] = rules.kind("position", name)
+    kind: type[Position] = rules.rule_class("position", name)
     if kind.turn_key is not Position.turn_key:
         assert len(example("position", name).keys) > 1, f"position={name} has a turn_key, and its EXAMPLE no keys"
 

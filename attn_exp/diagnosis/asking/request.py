@@ -21,7 +21,7 @@ from attn_exp.errors import UserError
 from attn_exp.experiment.library_conventions import convention
 from attn_exp.experiment.variant import multiplier
 from attn_exp.problem.sources.words import list_words
-from attn_exp.rules import make_all, masks, normalizer
+from attn_exp.rules import make_all, make_masks, normalizer
 from attn_exp.rules.grid import Grid
 from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.masks.mask import AllOf, AnyOf, Holes, Mask, Span
@@ -135,14 +135,14 @@ def fields_of(settings: Sequence[str]) -> dict[str, Any]:
     if config.variant and "variant" in typed:
         raise UserError("a check compares one function with the definition; variant= belongs to a run")
     library, is_named = convention(config.convention), config.convention != "none"
-    from_config = masks(config.mask, config.mask_join, library.blocks, token_names(config))
+    from_config = make_masks(config.mask, config.mask_join, library.blocks, token_names(config))
     return {
         "masks": tuple(map(of_any_length, from_config)),
         "scores": make_all("score", config.score),
         "positions": make_all("position", config.position),
         "normalizer": normalizer(config.normalizer),
         "scale": config.scale,
-        "align": config.align or library.where_it_stands,
+        "align": config.align or library.default_align,
         "blocks": library.blocks,
         "empty": library.empty if is_named else "any",
         "tiled": library.tiled,

@@ -174,7 +174,7 @@ def bind(settled: Settled, settings: Mapping[str, Any], seed: int) -> OwnForm:
     rules, conventions = settled.rules, convention(settings["convention"])
     request = Request(
         tuple(map(of_any_length, rules.masks)), rules.scores, settled.positions, rules.normalizer, settled.scale,
-        blocks=conventions.blocks, empty=conventions.empty, align=settings["align"] or conventions.where_it_stands,
+        blocks=conventions.blocks, empty=conventions.empty, align=settings["align"] or conventions.default_align,
         caps_last=conventions.caps_last, seed=seed, typed=frozenset(yield_settings(settings)),
         as_typed=True,
     )  # fmt: skip

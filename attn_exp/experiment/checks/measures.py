@@ -30,7 +30,7 @@ class Record:
 
 def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> Iterator[Record]:
     """Yield the chosen metrics of every variant; `check=measures` without `metrics=` computes all metrics."""
-    chosen = metrics.chosen(config.metrics or ("all",))
+    chosen = metrics.choose_metrics(config.metrics or ("all",))
     exact_problem = round_inputs(problem, np.dtype(np.longdouble))
     baseline_trace = execute(baseline(config, variants), problem)
     for settled in variants:

@@ -14,10 +14,10 @@ from attn_exp.experiment.executing import float_info
 from attn_exp.experiment.metrics.metric import (
     Metric,
     Subject,
-    ends,
-    ends_seen,
+    get_answers_seen,
+    get_both_answers,
+    get_both_outputs,
     mean,
-    outputs,
     require_formed,
     sees,
     weights,
@@ -188,30 +188,30 @@ metric, relative = partial(Metric, place=1), partial(Metric, place=3, relative=T
 METRICS = (
     metric(
         "max_error",
-        lambda subject: largest_error(*ends(subject)),
+        lambda subject: largest_error(*get_both_answers(subject)),
         meaning="the largest difference from the exact answer",
     ),
     metric(
         "mean_error",
-        lambda subject: mean_error(*ends_seen(subject)),
+        lambda subject: mean_error(*get_answers_seen(subject)),
         meaning="the mean difference from the exact answer",
         source="PyTorch, test/inductor/test_flex_attention.py",
     ),
     metric(
         "rms_error",
-        lambda subject: rms_error(*ends_seen(subject)),
+        lambda subject: rms_error(*get_answers_seen(subject)),
         meaning="the root mean square of the difference from the exact answer",
         source='Shah et al. 2024, "FlashAttention-3", table 3',
     ),
     metric(
         "relative_rms",
-        lambda subject: relative_rms(*ends_seen(subject)),
+        lambda subject: relative_rms(*get_answers_seen(subject)),
         meaning="rms_error divided by the root mean square of the exact answer",
         source="fla-org/flash-linear-attention, fla/utils",
     ),
     metric(
         "close",
-        lambda subject: close(*ends_seen(subject), subject.settled.computed_in.name),
+        lambda subject: close(*get_answers_seen(subject), subject.settled.computed_in.name),
         meaning="whether the output passes torch.testing.assert_close",
         unit="1 = yes",
         source="torch.testing.assert_close",
@@ -219,7 +219,7 @@ METRICS = (
     metric(
         "ulp",
         lambda subject: float(
-            ulp_distances(*(end[None].astype(subject.settled.computed_in) for end in ends(subject)))[0]
+            ulp_distances(*(end[None].astype(subject.settled.computed_in) for end in get_both_answers(subject)))[0]
         ),
         meaning="the largest distance from the exact answer, in units in the last place",
         unit="ulp",
@@ -253,14 +253,14 @@ METRICS = (
     ),
     relative(
         "cosine_mean",
-        lambda subject: cosines(*outputs(subject)).mean(),
+        lambda subject: cosines(*get_both_outputs(subject)).mean(),
         meaning="the mean cosine similarity of output rows",
         unit="vs. the baseline row",
         source='Zhang et al. 2025, "SageAttention", section 4.1',
     ),
     relative(
         "cosine_least",
-        lambda subject: cosines(*outputs(subject)).min(),
+        lambda subject: cosines(*get_both_outputs(subject)).min(),
         meaning="the smallest cosine similarity of output rows",
         unit="vs. the baseline row",
         source='Zhang et al. 2025, "SageAttention", section 4.1',

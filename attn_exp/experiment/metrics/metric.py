@@ -97,8 +97,8 @@ def stage(trace: Trace, name: str) -> Array:
 
 def weights(subject: Subject) -> Array:
     """Return the weights of a variant, `[h t s]`, with 0 for queries that see no key, whatever the convention."""
-    formed, seen = stage(subject.trace, "weights"), subject.visible()
-    return formed if seen.all() else np.where(seen[..., None], formed, 0.0).astype(formed.dtype)
+    formed, sees_key = stage(subject.trace, "weights"), subject.visible()
+    return formed if sees_key.all() else np.where(sees_key[..., None], formed, 0.0).astype(formed.dtype)
 
 
 def finite_weights(subject: Subject) -> Array:
@@ -139,39 +139,39 @@ def head_means(numbers: Array, weights: Array) -> Array:
 
     A query sees a key if its row of the weights `[h t s]` is not all 0. The mean is NaN if no query does.
     """
-    seen = sees(weights)
-    sums, counts = np.where(seen, numbers, 0).sum(axis=-1), seen.sum(axis=-1)
+    sees_key = sees(weights)
+    sums, counts = np.where(sees_key, numbers, 0).sum(axis=-1), sees_key.sum(axis=-1)
     return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
 
 
-def seeing_queries(subject: Subject) -> Array:
+def find_seeing_queries(subject: Subject) -> Array:
     """Return whether each query sees a key in at least one head, `[t]`.
 
     Raises:
         NotFormedError: no query sees a key.
     """
-    seen = subject.visible().any(axis=0)
+    sees_key = subject.visible().any(axis=0)
     if subject.trace.weights is not None:
-        seen = seen & sees(weights(subject)).any(axis=0)
-    require_formed(bool(seen.any()))
-    return np.asarray(seen)
+        sees_key = sees_key & sees(weights(subject)).any(axis=0)
+    require_formed(bool(sees_key.any()))
+    return np.asarray(sees_key)
 
 
-def ends(subject: Subject) -> tuple[Array, Array]:
+def get_both_answers(subject: Subject) -> tuple[Array, Array]:
     """Return the output `[t m]` and the exact output, or the two weights `[h t s]` if the problem has no values."""
     return get_answer(subject.trace), get_answer(subject.exact)
 
 
-def ends_seen(subject: Subject) -> tuple[Array, Array]:
-    mine, exact = ends(subject)
-    seen = seeing_queries(subject)
-    return mine[..., seen, :], exact[..., seen, :]
+def get_answers_seen(subject: Subject) -> tuple[Array, Array]:
+    actual, exact = get_both_answers(subject)
+    sees_key = find_seeing_queries(subject)
+    return actual[..., sees_key, :], exact[..., sees_key, :]
 
 
-def outputs(subject: Subject) -> tuple[Array, Array]:
+def get_both_outputs(subject: Subject) -> tuple[Array, Array]:
     """Return the outputs of this row and of the baseline row, for queries that see a key in both."""
-    mine, first = get_answer(subject.trace), get_answer(subject.baseline)
-    require_formed(mine.shape == first.shape and mine.ndim == 2)
-    seen = seeing_queries(subject) & seeing_queries(subject._replace(trace=subject.baseline))
-    require_formed(bool(seen.any()))
-    return mine[seen], first[seen]
+    actual, baseline = get_answer(subject.trace), get_answer(subject.baseline)
+    require_formed(actual.shape == baseline.shape and actual.ndim == 2)
+    sees_key = find_seeing_queries(subject) & find_seeing_queries(subject._replace(trace=subject.baseline))
+    require_formed(bool(sees_key.any()))
+    return actual[sees_key], baseline[sees_key]

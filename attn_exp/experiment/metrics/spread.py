@@ -10,11 +10,11 @@ from attn_exp.arrays import Array, widen
 from attn_exp.experiment.metrics.metric import (
     Metric,
     Subject,
+    find_seeing_queries,
     finite_weights,
     mean,
     mean_seen,
     require_formed,
-    seeing_queries,
     sees,
     stage,
     weights,
@@ -276,7 +276,7 @@ METRICS = (
     ),
     ranked(
         "rank_collapse",
-        lambda subject: rank_collapse(stage(subject.trace, "output")[seeing_queries(subject)]),
+        lambda subject: rank_collapse(stage(subject.trace, "output")[find_seeing_queries(subject)]),
         meaning="0 if all tokens have the same output",
         source='Dong et al. 2021, "Attention Is Not All You Need", section 2',
     ),

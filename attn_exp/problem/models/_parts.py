@@ -14,7 +14,7 @@ from attn_exp.forms.pipeline import Recipe
 from attn_exp.forms.steps import join_heads, project, split
 from attn_exp.problem.models._checkpoint import Checkpoint
 from attn_exp.problem.models.model import Block, Config, Kind, Layer, Model, Shapes
-from attn_exp.rules import make_all, masks
+from attn_exp.rules import make_all, make_masks
 from attn_exp.rules.rules import Rules
 
 
@@ -126,7 +126,7 @@ def attend(layer: Layer) -> Array:
     for position in make_all("position", layer.position):
         q, k = position.turn(q, indices), position.turn_key(k, indices)
     scale = (size**-0.5 if layer.scale else 1.0) if isinstance(layer.scale, bool) else layer.scale
-    recipe = Recipe(Rules(scale=scale, masks=masks(layer.mask, "and") if layer.mask else ()))
+    recipe = Recipe(Rules(scale=scale, masks=make_masks(layer.mask, "and") if layer.mask else ()))
     context = np.empty((*q.shape[:-1], v.shape[-1]), v.dtype)
     for head in range(len(q)):
         shared = slice(head * len(k) // len(q), head * len(k) // len(q) + 1)
