@@ -77,9 +77,9 @@ def tabulate(
     """
     config, problem, variants = prepare(config, under_way, bind)
     if dtype != "float64":
-        kind = find_type(dtype)
-        problem = round_inputs(problem, kind)
-        variants = tuple(replace(variant, given_in=kind) for variant in variants)
+        input_dtype = find_type(dtype)
+        problem = round_inputs(problem, input_dtype)
+        variants = tuple(replace(variant, given_in=input_dtype) for variant in variants)
     traces, seconds, variants = compute_all(variants, problem, config.weights, progress)
     refuse_if_none_runs(variants)
     runnable = [variant for variant in variants if not variant.refused]

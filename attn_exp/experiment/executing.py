@@ -358,7 +358,7 @@ def features(computations: Iterable[tuple[Recipe, Given]]) -> set[str]:
     for recipe, given in computations:
         rules, array = recipe.rules, given.q if given.x is None else given.x
         names |= {type(rule).__name__.lower() for rule in (*rules.masks, *recipe.positions)}
-        names |= {kind.__name__.lower() for rule in rules.scores for kind in type(rule).__mro__}
+        names |= {rule_class.__name__.lower() for rule in rules.scores for rule_class in type(rule).__mro__}
         present = {
             "added": any(type(rule).bias is not Score.bias for rule in rules.scores),
             "mask": rules.masks,

@@ -107,6 +107,7 @@ def list_differing(one: Settings, other: Settings) -> list[str]:
 def climb_ladder(
     config: Config, problem: Problem, rows: Sequence[Rung], start: Rung, end: Rung
 ) -> Iterator[tuple[Step, Rung]]:
+    """Yield each step from one row to another, and the rung that it leads to; a rung may equal one of the `rows`."""
     if len(start.chosen["mask"]) < 2:
         start = start._replace(chosen={**start.chosen, "mask_join": end.chosen["mask_join"]})
     weight_count = max(rung.chosen["head"] for rung in (start, end)) * len(problem.tokens) * problem.keys

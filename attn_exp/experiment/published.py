@@ -112,6 +112,7 @@ def compare_with_document(
     Raises:
         UserError: an entry names an unknown stage, or a head or row that does not exist.
     """
+    # each run is a variant, its problem and its trace
     computed = [(variant, problem, traces[variant.name]) for variant in variants]
     computed.sort(key=lambda run: -run[0].computed_in.itemsize)
     agreements = []
@@ -129,6 +130,7 @@ def compare_with_document(
 
 
 def run_own_inputs(entry: Published, config: Config, variant: Settled) -> tuple[Settled, Problem, Trace]:
+    """Run a variant with one head on the inputs of an entry, instead of those of the document."""
     own_config = replace(
         config, embeddings=Embeddings(**entry.inputs), projections=Projections(source="none"), draws=None
     )
@@ -213,9 +215,9 @@ def find_radius(entry: Published, settled: Settled, trace: Trace) -> Array | flo
     scores = q @ k_radius.T + q_radius @ k.T + q_radius @ k_radius.T
     logits = abs(settled.multiplier) * scores
     largest_share, smallest_share = weights * np.exp(logits), weights * np.exp(-logits)
-    most = largest_share / (largest_share + smallest_share.sum(axis=-1, keepdims=True) - smallest_share)
-    least = smallest_share / (smallest_share + largest_share.sum(axis=-1, keepdims=True) - largest_share)
-    weight_radius = np.maximum(most - weights, weights - least)
+    upper = largest_share / (largest_share + smallest_share.sum(axis=-1, keepdims=True) - smallest_share)
+    lower = smallest_share / (smallest_share + largest_share.sum(axis=-1, keepdims=True) - largest_share)
+    weight_radius = np.maximum(upper - weights, weights - lower)
     radii = {"scores": scores, "logits": logits, "capped": logits, "masked": logits, "weights": weight_radius}
     if entry.stage in radii or "v" not in arrays:
         return radii.get(entry.stage)

@@ -110,10 +110,10 @@ class Settled:
     @property
     def computed_in(self) -> np.dtype[Any]:
         """The coarsest dtype that results are rounded to: that of the problem, of the form, or of the softmax."""
-        own, softmax = self.member.computed_in(self.given_in), self.rules.softmax_dtype
+        form_dtype, softmax = self.member.computed_in(self.given_in), self.rules.softmax_dtype
         if softmax is None or self.member.reference != "logits" or self.has_given_weights:
-            return own
-        return forms.coarser(own, np.dtype(softmax))
+            return form_dtype
+        return forms.coarser(form_dtype, np.dtype(softmax))
 
     @property
     def plain(self) -> Settled:
@@ -209,9 +209,9 @@ def settle(name: str, variant: Variant, config: Config, problem: Problem, bind: 
     )
     if bind is None or not isinstance(variant.form, Named):
         return settled
-    own = bind(settled, settings, config.seed)
-    takes_w_o = own.takes_output_projection and "W_o" in problem.projections
-    return replace(settled, own=own, output_projection=variant.output_projection or takes_w_o)
+    own_form = bind(settled, settings, config.seed)
+    takes_w_o = own_form.takes_output_projection and "W_o" in problem.projections
+    return replace(settled, own=own_form, output_projection=variant.output_projection or takes_w_o)
 
 
 def merge_settings(variant: Variant, config: Config) -> dict[str, Any]:

@@ -492,9 +492,9 @@ def read_precision(value: Any) -> Any:
     if isinstance(name, str) and name == "bfloat16":
         return bfloat16()
     try:
-        kind = np.dtype(name if isinstance(name, str | type | np.dtype) else object)
+        dtype = np.dtype(name if isinstance(name, str | type | np.dtype) else object)
     except (TypeError, ValueError, SyntaxError):
-        kind = np.dtype(object)
-    if kind.kind != "f" and kind.name != "bfloat16":
+        dtype = np.dtype(object)
+    if dtype.kind != "f" and dtype.name != "bfloat16":
         raise ValueError(f"softmax_precision={quote(value)}: expected a float dtype, or ONNX type 1, 10, 11, 16")
-    return kind
+    return dtype

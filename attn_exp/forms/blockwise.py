@@ -49,20 +49,20 @@ def attend(  # noqa: PLR0913 - four operands, and this form's own settings by ke
 
     Source: Rabe and Staats 2021, "Self-attention Does Not Need O(n^2) Memory"; Dao et al. 2022, "FlashAttention".
     """
-    whole = make_operands(q, k, v, rules)
+    operands = make_operands(q, k, v, rules)
     is_softmax = rules.normalizer.exponential
-    context = np.empty((*whole.q.shape[:-1], whole.v.shape[-1]), whole.q.dtype)
-    lse = np.empty(whole.q.shape[:-1], whole.q.dtype)
-    summary_builder = None if cells is None else SummaryBuilder(whole.shape, cells, lse.dtype)
-    keys = split_keys(whole) if summary_builder is None else (None,)
+    context = np.empty((*operands.q.shape[:-1], operands.v.shape[-1]), operands.q.dtype)
+    lse = np.empty(operands.q.shape[:-1], operands.q.dtype)
+    summary_builder = None if cells is None else SummaryBuilder(operands.shape, cells, lse.dtype)
+    keys = split_keys(operands) if summary_builder is None else (None,)
     partials = {}
 
     def work(job: Job, scratch: Scratch) -> None:
-        part, answer = block.cut_block(whole, job.task, scratch, job.keys), context[job.task]
+        part, answer = block.cut_block(operands, job.task, scratch, job.keys), context[job.task]
         if summary_builder is not None:
             sums, row_statistics = summarize_block(part, summary_builder.keys)
             summary_builder.add(job.task, row_statistics)
-        elif whole.entire:
+        elif operands.entire:
             _, sums = compute_whole_rows(part)
         else:
             sums = block.compute_sums(part, answer if job.keys is None else np.empty_like(answer))
@@ -72,11 +72,11 @@ def attend(  # noqa: PLR0913 - four operands, and this form's own settings by ke
             partials[job.number] = sums
 
     whole_tasks = cut_tasks(
-        whole.shape, threads, rows_per_task(whole) if rows is None else rows, whole.entire, len(keys)
+        operands.shape, threads, rows_per_task(operands) if rows is None else rows, operands.entire, len(keys)
     )
-    run_jobs(work, make_jobs(whole_tasks, keys), whole, threads, tell)
+    run_jobs(work, make_jobs(whole_tasks, keys), operands, threads, tell)
     if partials:
-        write_merged_output(whole, whole_tasks, [partials[number] for number in range(len(partials))], context, lse)
+        write_merged_output(operands, whole_tasks, [partials[number] for number in range(len(partials))], context, lse)
     dtype = np.result_type(*(array for array in (q, k, v) if array is not None))
     return Trace(
         q=q,
@@ -90,15 +90,15 @@ def attend(  # noqa: PLR0913 - four operands, and this form's own settings by ke
 
 def complete(q: Array, k: Array, v: Array | None, rules: Rules, tell: Tell = None) -> Trace:
     """Compute the same function and the full matrix of weights `[... h t s]`, a block of rows at a time."""
-    whole = make_operands(q, k, v, rules)
-    weights = np.empty((*whole.q.shape[:-1], k.shape[-2]), whole.q.dtype)
+    operands = make_operands(q, k, v, rules)
+    weights = np.empty((*operands.q.shape[:-1], k.shape[-2]), operands.q.dtype)
 
     def work(job: Job, scratch: Scratch) -> None:
-        part = block.cut_block(whole, job.task, scratch)
+        part = block.cut_block(operands, job.task, scratch)
         weights[job.task] = block.weigh(part, block.compute_whole_logits(part))
 
-    jobs = make_jobs(cut_tasks(whole.shape, None, tasks.ROWS, entire=True))
-    run_jobs(work, jobs, whole, None, tell, entire=True)
+    jobs = make_jobs(cut_tasks(operands.shape, None, tasks.ROWS, entire=True))
+    run_jobs(work, jobs, operands, None, tell, entire=True)
     full_weights = weights.reshape(*q.shape[:-1], k.shape[-2]).astype(np.result_type(q, k), copy=False)
     return attend(q, k, v, rules).replace(weights=full_weights)
 
@@ -131,7 +131,7 @@ def cut_tasks(shape: tasks.Shape, threads: int | None, rows: int, entire: bool, 
 def run_jobs(
     work: Callable[[Job, Scratch], None],
     jobs: Sequence[Job],
-    whole: Operands,
+    operands: Operands,
     threads: int | None,
     tell: Tell = None,
     entire: bool = False,
@@ -141,7 +141,7 @@ def run_jobs(
 
     def work_through(own_jobs: Iterator[Job]) -> None:
         with np.errstate(all="ignore"), lend_memory() as memory:  # each thread starts with NumPy's defaults
-            scratch = allocate_scratch(whole, memory, entire)
+            scratch = allocate_scratch(operands, memory, entire)
             used_by_scratch = memory.used
             for job in own_jobs:
                 work(job, scratch)
@@ -149,7 +149,7 @@ def run_jobs(
                 if tell is not None:
                     tell(next(finished) / len(jobs))
 
-    with one_blas_thread(count_threads(whole.shape, threads), insist=threads is not None) as granted:
+    with one_blas_thread(count_threads(operands.shape, threads), insist=threads is not None) as granted:
         return run_together(work_through, jobs, granted)
 
 
@@ -175,18 +175,18 @@ def make_jobs(tasks: Sequence[Task], pieces: Sequence[slice | None] = (None,)) -
     return [Job(number, *pair) for number, pair in enumerate(pairs)]
 
 
-def split_keys(whole: Operands) -> Sequence[slice | None]:
+def split_keys(operands: Operands) -> Sequence[slice | None]:
     """Return the runs of keys, one per job, or a single None if cutting heads and queries is enough."""
-    shape, heads = whole.shape, max(1, whole.shape.batches * whole.shape.groups)
+    shape, heads = operands.shape, max(1, operands.shape.batches * operands.shape.groups)
     if (
         heads >= KEY_PIECES
         or not 0 < shape.rows <= LEAST_ROWS
         or shape.keys * heads < 2 * LEAST_KEYS_PER_PIECE
-        or whole.entire
+        or operands.entire
     ):
         return (None,)
     all_batches = slice(0, shape.batches)
-    span = find_span(whole, Task(all_batches, slice(0, shape.groups), slice(0, shape.members), slice(0, shape.rows)))
+    span = find_span(operands, Task(all_batches, slice(0, shape.groups), slice(0, shape.members), slice(0, shape.rows)))
     length = span.some_stop - span.some_start
     count = min(-(-KEY_PIECES // heads), length * heads // LEAST_KEYS_PER_PIECE)
     if count < 2:
@@ -206,7 +206,7 @@ def merge_sums(parts: Sequence[Sums]) -> Sums:
 
 
 def write_merged_output(
-    whole: Operands, tasks: Sequence[Task], parts: Sequence[Sums], context: Array, lse: Array
+    operands: Operands, tasks: Sequence[Task], parts: Sequence[Sums], context: Array, lse: Array
 ) -> None:
     """Write the output of tasks whose keys were processed in pieces; `parts` are in the order of `make_jobs`.
 
@@ -218,7 +218,7 @@ def write_merged_output(
             sums = merge_sums(parts[number * pieces_per_task : (number + 1) * pieces_per_task])
             if not all_finite(sums.context):
                 with lend_memory() as memory:
-                    sums = block.sum_safely(block.cut_block(whole, task, allocate_scratch(whole, memory)))
+                    sums = block.sum_safely(block.cut_block(operands, task, allocate_scratch(operands, memory)))
             write_output(sums, context[task], lse[task])
 
 

@@ -144,7 +144,7 @@ class Given:
 
     @property
     def keys(self) -> int:
-        source = next(one for one in (self.k, self.memory, self.x) if one is not None)
+        source = next(array for array in (self.k, self.memory, self.x) if array is not None)
         return int(source.shape[-2])
 
 

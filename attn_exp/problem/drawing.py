@@ -99,8 +99,8 @@ def next_array(stream: Stream, distribution: Distribution, shape: Shape) -> Arra
         numbers = stream.integers(shape, int(low), int(high))
     else:
         numbers = stream.uniform(shape, low, high)
-    kind = numbers.dtype.type if numbers.dtype.kind == "f" else float
-    return numbers * kind(distribution.spread) + kind(distribution.mean)
+    scalar_type = numbers.dtype.type if numbers.dtype.kind == "f" else float
+    return numbers * scalar_type(distribution.spread) + scalar_type(distribution.mean)
 
 
 def read_matrix(value: Any, key: str, source: RandomSource) -> Array:
@@ -226,8 +226,8 @@ def is_plain(value: Any) -> bool:
 def require_finite(array: Array, key: str) -> Array:
     if not np.isfinite(array).all():
         indices = np.argwhere(~np.isfinite(array))
-        place = (
+        position = (
             f"row {indices[0][0]}, column {indices[0][1]}" if array.ndim == 2 else f"[{','.join(map(str, indices[0]))}]"
         )
-        raise UserError(f"{key}: {place} holds {array[tuple(indices[0])]}; expected finite numbers")
+        raise UserError(f"{key}: {position} holds {array[tuple(indices[0])]}; expected finite numbers")
     return array

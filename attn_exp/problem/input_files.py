@@ -93,8 +93,8 @@ def list_checkpoint(path: Path) -> list[Path]:
     """List the files of a checkpoint: those of its folder, or a weights file and the JSON files beside it."""
     if path.is_dir():
         return sorted({file for pattern in CHECKPOINT for file in path.glob(pattern)})
-    beside = [path.with_name(name) for name in CHECKPOINT[:2]]
-    return [*find_parts(path), *(file for file in beside if file.exists())]
+    json_files = [path.with_name(name) for name in CHECKPOINT[:2]]
+    return [*find_parts(path), *(file for file in json_files if file.exists())]
 
 
 def find_parts(path: Path) -> list[Path]:

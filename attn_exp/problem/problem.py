@@ -105,7 +105,7 @@ def fill_in_qkv(problem: Problem) -> Problem:
 
 
 def project_qkv(problem: Problem, encode: Callable[[Array], Array] = lambda x: x) -> tuple[Array, Array, Array]:
-    """Project x, and the memory if there is one, to q, k and v; `encode` is applied to their vectors first.
+    """Project x, and the memory if there is one, to q, k and v; `encode` is applied to the vectors of both first.
 
     `q = x W_q` for the new tokens only; `k = x W_k` and `v = x W_v` for all tokens, or for those of the memory.
     """
@@ -117,6 +117,7 @@ def project_qkv(problem: Problem, encode: Callable[[Array], Array] = lambda x: x
 
 
 def make_late_problem(config: Config, given: Input) -> Problem:
+    """Return a problem that starts after the projections: from q and k, or from weights."""
     if config.projections.source != "none":
         raise UserError("the input is already projected; use projections=none")
     given_names = [*config.projections.given, *config.projections.printed]
@@ -286,14 +287,14 @@ def fill_in_from_model(config: Config, under_way: Pass | None = None) -> Config:
     Raises:
         UserError: no model is chosen, or it cannot be read.
     """
-    left = left_to_model(config)
-    if not left:
+    names = left_to_model(config)
+    if not names:
         if config.model.family is None and config.model != Model():
             raise UserError("model settings are given, but no model is chosen; choose one, such as model=bert")
         return config
     if config.model.family is None:
         raise UserError(
-            f"{left[0]}={LEFT} is left to a model, but none is chosen; choose one: model=bert model.path=DIR"
+            f"{names[0]}={LEFT} is left to a model, but none is chosen; choose one: model=bert model.path=DIR"
         )
     from attn_exp.problem import models  # noqa: PLC0415 - most runs have none
 
@@ -301,11 +302,15 @@ def fill_in_from_model(config: Config, under_way: Pass | None = None) -> Config:
 
 
 def left_to_model(settings: Any) -> list[str]:
+    """Return the names of the settings that are left to a model; `settings` is a `Config` or its plain values."""
     sources = {name: get_setting(get_setting(settings, name), "source") for name in ("embeddings", "projections")}
     groups = {"embeddings": sources["embeddings"], "mask": get_setting(settings, "mask")}
     groups["position"] = get_setting(settings, "position")
-    plain = {"projections": sources["projections"]} | {name: get_setting(settings, name) for name in PLAIN}
-    return [*(name for name, choice in groups.items() if LEFT in choice), *(key for key in plain if plain[key] == LEFT)]
+    plain_settings = {"projections": sources["projections"]} | {name: get_setting(settings, name) for name in PLAIN}
+    return [
+        *(name for name, choice in groups.items() if LEFT in choice),
+        *(key for key in plain_settings if plain_settings[key] == LEFT),
+    ]
 
 
 def get_setting(section: Any, name: str) -> Any:

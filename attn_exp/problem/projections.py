@@ -172,12 +172,12 @@ def as_rows(value: Any) -> Any:
 
 
 def draw_in_order(
-    settings: Projections, known: Arrays, inputs: Inputs, head: int, bias: bool, source: RandomSource
+    settings: Projections, defined: Arrays, inputs: Inputs, head: int, bias: bool, source: RandomSource
 ) -> dict[str, Array]:
     """Return the arrays that a generator draws one after another: first each head's, then the shared ones.
 
     The result is empty if no generator is named. The default order is W_q, W_k, W_v, W_o, then the biases, if any; a
-    new `nn.Linear` draws its bias right after its matrix. `known` arrays are not drawn.
+    new `nn.Linear` draws its bias right after its matrix. `defined` arrays are not drawn.
 
     Raises:
         UserError: a name is unknown, the generator or seed is invalid, or the heads do not divide a width.
@@ -194,8 +194,8 @@ def draw_in_order(
         arrays = draw_multi_head_attention(stream, inputs.width(), bias, inputs.width("W_k"))
         return {name: np.atleast_2d(array).astype(np.float64) for name, array in arrays.items()}
     parts: dict[str, list[Array]] = {}
-    for name, heads in list_draws(settings, known, bias, head):
-        rows, columns = shape_of(name, known, settings, inputs, head)
+    for name, heads in list_draws(settings, defined, bias, head):
+        rows, columns = shape_of(name, defined, settings, inputs, head)
         check_divides(heads, columns, "d_model" if columns == inputs.width() else f"the columns of {name}")
         parts.setdefault(name, []).append(draw_next(settings, stream, name, rows, columns // heads))
     return {name: np.hstack(arrays) for name, arrays in parts.items()}
@@ -217,7 +217,7 @@ def find_stream(settings: Projections, source: RandomSource) -> Stream | None:
     return None
 
 
-def list_draws(settings: Projections, known: Arrays, bias: bool, head: int) -> Iterator[tuple[str, int]]:
+def list_draws(settings: Projections, defined: Arrays, bias: bool, head: int) -> Iterator[tuple[str, int]]:
     """Yield the name of each array in drawing order, and the number of heads into which it is split.
 
     Raises:
@@ -228,7 +228,7 @@ def list_draws(settings: Projections, known: Arrays, bias: bool, head: int) -> I
         for name in names:
             if name not in MATRICES + BIASES:
                 raise UserError(unknown(name, MATRICES + BIASES, "array of projections"))
-        missing = [name for name in MATRICES[:3] if name not in names and name not in known]
+        missing = [name for name in MATRICES[:3] if name not in names and name not in defined]
         if missing:
             raise UserError(
                 f"projections.order leaves out {' and '.join(missing)}; name every matrix that is to be drawn, "
@@ -239,7 +239,7 @@ def list_draws(settings: Projections, known: Arrays, bias: bool, head: int) -> I
     elif settings.legacy_seed is None and settings.source in (*DISTRIBUTIONS, "torch_linear"):
         pairs = [name for pair in zip(MATRICES, BIASES, strict=True) for name in pair]
         default = pairs if settings.source == "torch_linear" else (MATRICES + BIASES)
-        yield from ((name, 1) for name in default if name not in known and (bias or name in MATRICES))
+        yield from ((name, 1) for name in default if name not in defined and (bias or name in MATRICES))
 
 
 def widths(settings: Projections, d_model: int) -> dict[str, int]:

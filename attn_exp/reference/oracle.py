@@ -241,16 +241,16 @@ def get_or_make(cache: list[tuple[T, R]], key: T, make: Callable[[], R]) -> R:
     return cache[-1][1]
 
 
-def is_same(one: Any, other: Any) -> bool:
+def is_same(left: Any, right: Any) -> bool:
     """Compare types and contents of two settings, rules or questions; values that cannot be compared are different."""
-    if one is other or type(one) is not type(other):
-        return one is other
-    if isinstance(one, np.ndarray):
-        return np.array_equal(one, other)
-    if isinstance(one, tuple | list):
-        return len(one) == len(other) and all(map(is_same, one, other))
-    if isinstance(one, dict):
-        return is_same(list(one.items()), list(other.items()))
-    if is_dataclass(one):  # a user's class may hold more than its fields
-        return hasattr(one, "__dict__") and is_same(vars(one), vars(other))
-    return bool(one == other)
+    if left is right or type(left) is not type(right):
+        return left is right
+    if isinstance(left, np.ndarray):
+        return np.array_equal(left, right)
+    if isinstance(left, tuple | list):
+        return len(left) == len(right) and all(map(is_same, left, right))
+    if isinstance(left, dict):
+        return is_same(list(left.items()), list(right.items()))
+    if is_dataclass(left):  # a user's class may hold more than its fields
+        return hasattr(left, "__dict__") and is_same(vars(left), vars(right))
+    return bool(left == right)

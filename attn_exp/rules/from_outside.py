@@ -94,10 +94,10 @@ def guard(
     function: Callable[..., Any],
     name: str,
     misfit: Misfit | None = None,
-    kind: type[UserError] = UserError,
+    error_type: type[UserError] = UserError,
     passes: type[Exception] = UserError,
 ) -> Callable[..., Any]:
-    """Wrap a function so that any error, or a result that `misfit` objects to, raises `kind`, a UserError.
+    """Wrap a function so that any error, or a result that `misfit` objects to, raises `error_type`, a UserError.
 
     Exceptions of type `passes`, which the contract of the function allows, are passed on.
     """
@@ -111,9 +111,9 @@ def guard(
         except (UserError, passes):
             raise
         except Exception as error:
-            raise kind(f"{name}: {error_line(error)}") from error
+            raise error_type(f"{name}: {error_line(error)}") from error
         if problem:
-            raise kind(f"{name}: {function.__name__} returns {problem}")
+            raise error_type(f"{name}: {function.__name__} returns {problem}")
         return result
 
     return call

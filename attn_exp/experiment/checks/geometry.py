@@ -64,8 +64,10 @@ def try_every_mistake(settled: Settled, problem: Problem) -> Iterator[Record]:
     correct = compute_answer(recipe, settled, problem)
     for name, answers in answers_by_mistake.items():
         computed = [answer for answer in answers if answer is not None]
+        # if no variant of the mistake can be computed here, that too shows
         wrong_answers = [answer for answer in computed or answers if differ(answer, correct)]
         wrong = wrong_answers[0] if wrong_answers else None
+        # other mistakes that give the same wrong answer, in one of their variants
         alike = [
             other
             for other, other_answers in answers_by_mistake.items()

@@ -87,7 +87,10 @@ def head_order(case: Case) -> Answer:
     """Permuting the heads permutes the outputs, unless a rule differs between heads."""
     head = whole_grid(case.rules, *case.shape).head
     extras = [np.asarray(extra) for rule in case.rules.scores if (extra := rule.extra(head)) is not None]
-    per_head = (np.broadcast_to(each, case.shape) for each in (*case.biases(), *extras, case.allowed().astype(float)))
+    per_head = (
+        np.broadcast_to(array_of_rule, case.shape)
+        for array_of_rule in (*case.biases(), *extras, case.allowed().astype(float))
+    )
     refuse_if(
         (len(case.q) == 1, "there is only one head"),
         (len(case.q) != len(case.k), "heads share keys and values"),
@@ -111,7 +114,7 @@ MOST_POISONED = 16
 def future(case: Case) -> Answer:
     """Later tokens cannot change the output of a query."""
     _, rows, keys = case.shape
-    later = np.arange(keys) > np.arange(rows)[:, None] + case.offset
+    later = np.arange(keys) > np.arange(rows)[:, None] + case.offset  # `[t s]`
     refuse_if((bool((case.allowed() & later).any()), "no mask hides the future"))
     early_rows = slice(rows // 2 + 1)
     is_later = np.arange(keys)[:, None] > rows // 2 + case.offset

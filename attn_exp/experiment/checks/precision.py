@@ -56,14 +56,14 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
         rounded_problem = round_inputs(problem, find_type(name))
         exact_problem = round_inputs(rounded_problem, np.dtype(np.longdouble if name == "float64" else np.float64))
         for settled in (variant for variant in variants if name in computed_in[variant.name]):
-            exact, plain = execute(settled.exact, exact_problem), execute(settled.plain, rounded_problem)
+            exact_trace, plain_trace = execute(settled.exact, exact_problem), execute(settled.plain, rounded_problem)
             with suppress(OwnCodeError):  # the user's own function does not accept this dtype
-                yield from judge_stages(settled.name, name, execute(settled, rounded_problem), plain, exact)
+                yield from judge_stages(settled.name, name, execute(settled, rounded_problem), plain_trace, exact_trace)
 
 
-def judge_stages(variant: str, dtype: str, mine: Trace, plain: Trace, exact: Trace) -> Iterator[Record]:
+def judge_stages(variant: str, dtype: str, trace: Trace, plain: Trace, exact: Trace) -> Iterator[Record]:
     exact_stages, plain_stages = dict(exact.stages()), dict(plain.stages())
-    for stage, array in mine.stages():
+    for stage, array in trace.stages():
         if stage in exact_stages:
             expected = exact_stages[stage]
             error, floor = largest_finite_error(array, expected), half_unit(expected, array.dtype)
@@ -85,13 +85,16 @@ def half_unit(exact: Array, dtype: np.dtype[np.generic]) -> float:
 
 
 def sentence(records: Sequence[Record]) -> str:
-    first: dict[tuple[str, str], Record] = {}
+    first_suspicious: dict[tuple[str, str], Record] = {}
     for record in records:
         if record.ratio > ORDINARY:
-            first.setdefault((record.variant, record.dtype), record)
-    if not first:
+            first_suspicious.setdefault((record.variant, record.dtype), record)
+    if not first_suspicious:
         return "every stage of every variant shows ordinary rounding."
-    parts = (f"{each.variant} in {each.dtype} from {each.stage} on: {each.verdict}" for each in first.values())
+    parts = (
+        f"{record.variant} in {record.dtype} from {record.stage} on: {record.verdict}"
+        for record in first_suspicious.values()
+    )
     return f"{'; '.join(parts)}."
 
 

@@ -96,15 +96,15 @@ def rank_floats(numbers: Array) -> Array:
     return np.where(bits < 0, -(2 ** (8 * size - 1)) - bits, bits)
 
 
-def errors_in_ulp(answers: Array, expected: Array, kind: Any = None) -> Array:
+def errors_in_ulp(answers: Array, expected: Array, ulp_dtype: Any = None) -> Array:
     """Return the largest error for each of n arrays, `[n ...] -> [n]`, in ulp of the largest expected magnitude.
 
     One magnitude is used for the whole array: a small entry that is the difference of large numbers carries their
-    rounding errors, and would otherwise count as thousands of ulp. `kind` is the dtype that defines an ulp, if the
+    rounding errors, and would otherwise count as thousands of ulp. `ulp_dtype` is the dtype that defines an ulp, if the
     output was computed in a coarser dtype than its own. Source: Higham 2002, "Accuracy and Stability of Numerical
     Algorithms", sections 2.1 (ulp) and 3.1 (normwise error).
     """
-    dtype = np.dtype(kind or answers.dtype)
+    dtype = np.dtype(ulp_dtype or answers.dtype)
     magnitudes = np.abs(expected).reshape(len(expected), -1).max(axis=-1, initial=0)
     with np.errstate(all="ignore"):
         # as if the exponent range were unlimited

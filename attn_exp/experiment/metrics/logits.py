@@ -73,7 +73,7 @@ class Split(NamedTuple):
 
 
 def split(comparison: Comparison, variant: str) -> Split | None:
-    """Write a variant's weights as `softmax(own * scores + rest)`.
+    """Write a variant's weights as `softmax(multiplier * scores + rest)`.
 
     Return None if the form did not compute the scores, or if the weights are not such a softmax: a rule that changes
     logits nonlinearly or adds an extra logit acts differently with another multiplier, and with a mistake the logits
@@ -85,11 +85,11 @@ def split(comparison: Comparison, variant: str) -> Split | None:
     is_bent = trace.capped is not None and not np.array_equal(trace.capped, trace.logits)
     if is_bent or not np.allclose(softmax(trace.masked), trace.weights, rtol=0, atol=SAME_WEIGHTS):
         return None
-    own = find_multiplier(trace.logits, trace.scores, find_settled(comparison, variant).multiplier)
-    if own is None:
+    multiplier = find_multiplier(trace.logits, trace.scores, find_settled(comparison, variant).multiplier)
+    if multiplier is None:
         return None
     rest = np.where(np.isneginf(trace.masked), -np.inf, trace.masked - trace.logits)
-    return Split(trace.scores, rest, own, standard_multiplier(trace))
+    return Split(trace.scores, rest, multiplier, standard_multiplier(trace))
 
 
 def find_multiplier(logits: Array, scores: Array, configured: float) -> float | None:
@@ -201,7 +201,7 @@ def jacobian_norm(weights: Array) -> Array:
     return np.array(norms).reshape(weights.shape[:-1])
 
 
-def gradient_norm(which: int, subject: Subject) -> float:
+def gradient_norm(index: int, subject: Subject) -> float:
     """Return the norm of the gradient of `|context|^2 / 2` with respect to q, k or v."""
     rules = subject.settled.rules
     require_formed(
@@ -210,7 +210,7 @@ def gradient_norm(which: int, subject: Subject) -> float:
     # the formula assumes zeros in rows without keys
     require_formed(subject.settled.empty == "zeros" or bool(subject.allowed().any(axis=-1).all()))
     q, k, v, context = (stage(subject.trace, name) for name in ("q", "k", "v", "context"))
-    return float(np.linalg.norm(gradient(q, k, v, rules, context)[which]))
+    return float(np.linalg.norm(gradient(q, k, v, rules, context)[index]))
 
 
 def mean_jacobian_norm(subject: Subject) -> float:

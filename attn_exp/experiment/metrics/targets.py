@@ -148,8 +148,8 @@ def broad(weights: Array) -> Array:
     """
     if not are_distributions(weights).all():
         return np.full(len(weights), np.nan)
-    each = (normalized_entropy(head, head > 0) for head in weights)
-    return np.array([rows.mean() if rows.size else np.nan for rows in each])
+    entropies = (normalized_entropy(head, head > 0) for head in weights)
+    return np.array([rows.mean() if rows.size else np.nan for rows in entropies])
 
 
 def find_strongest(numbers: Arrays, head: int) -> tuple[str, float]:

@@ -53,14 +53,14 @@ class Sums(NamedTuple):
     extra: Any = None
 
 
-def cut_block(whole: Operands, task: Task, scratch: Scratch, keys: slice | None = None) -> Block:
+def cut_block(operands: Operands, task: Task, scratch: Scratch, keys: slice | None = None) -> Block:
     """Return the part of the operands that a task needs, restricted to `keys` if given."""
-    queries = whole.q[task]
-    joined = queries.shape[2] > 1 and queries.shape[3] == whole.shape.rows <= LEAST_ROWS
-    q = scale_queries(queries, whole.rules.scale, joined, scratch)
-    span = find_span(whole, task)
+    queries = operands.q[task]
+    joined = queries.shape[2] > 1 and queries.shape[3] == operands.shape.rows <= LEAST_ROWS
+    q = scale_queries(queries, operands.rules.scale, joined, scratch)
+    span = find_span(operands, task)
     span = span if keys is None else intersect_spans([span, Span(keys.start, keys.stop, keys.start, keys.stop)])
-    return Block(whole, task, q, whole.k[task[:2]], whole.v[task[:2]], span, scratch, joined)
+    return Block(operands, task, q, operands.k[task[:2]], operands.v[task[:2]], span, scratch, joined)
 
 
 def scale_queries(queries: Array, scale: float, joined: bool, scratch: Scratch) -> Array:

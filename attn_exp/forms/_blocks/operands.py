@@ -126,8 +126,12 @@ class Operands:
     @property
     def softmax_dtype(self) -> np.dtype[Any]:
         """The dtype to which logits are rounded before normalization, if coarser than their own."""
-        asked = self.rules.softmax_dtype
-        return self.q.dtype if asked is None or np.dtype(asked).itemsize >= self.q.dtype.itemsize else np.dtype(asked)
+        dtype_of_rules = self.rules.softmax_dtype
+        return (
+            self.q.dtype
+            if dtype_of_rules is None or np.dtype(dtype_of_rules).itemsize >= self.q.dtype.itemsize
+            else np.dtype(dtype_of_rules)
+        )
 
 
 @dataclass(frozen=True)
@@ -160,10 +164,10 @@ def split_columns(array: Array, members: int) -> Array:
     return array.reshape(b, g, s, members, columns // members).swapaxes(2, 3)
 
 
-def allocate_scratch(whole: Operands, memory: Memory, entire: bool = False) -> Scratch:
+def allocate_scratch(operands: Operands, memory: Memory, entire: bool = False) -> Scratch:
     """Allocate one thread's buffers; with `entire`, the tile has room for whole rows of logits."""
-    shape, dtype = whole.shape, whole.q.dtype
-    size = min(shape.places, max(shape.tile_places, shape.keys if entire or whole.entire else 0))
+    shape, dtype = operands.shape, operands.q.dtype
+    size = min(shape.places, max(shape.tile_places, shape.keys if entire or operands.entire else 0))
     return Scratch(memory.array((size,), dtype), np.ones(min(shape.keys, shape.tile_keys), dtype), memory)
 
 
@@ -174,25 +178,25 @@ MOST_PATTERNS = 4
 """Number of mask patterns that a thread caches, each no larger than a tile."""
 
 
-def find_span(whole: Operands, task: Task) -> Span:
-    keys, masks, offset = whole.shape.keys, whole.rules.masks, np.asarray(whole.rules.offset)
-    if not masks or not whole.shape.batches:
+def find_span(operands: Operands, task: Task) -> Span:
+    keys, masks, offset = operands.shape.keys, operands.rules.masks, np.asarray(operands.rules.offset)
+    if not masks or not operands.shape.batches:
         return Span(0, keys, 0, keys)
     spans = []
-    for batch in range(*task.batches.indices(whole.shape.batches)):
+    for batch in range(*task.batches.indices(operands.shape.batches)):
         first_position = task.rows.start + int(offset[batch] if offset.ndim else offset)
         last_position = first_position + task.rows.stop - task.rows.start - 1
         spans.append(AllOf(masks).span(batch, first_position, last_position, keys))
     return union(spans)
 
 
-def rows_per_task(whole: Operands) -> int:
+def rows_per_task(operands: Operands) -> int:
     """Return the number of queries per task; it is smaller if masks show different keys to different queries."""
-    rows, all_batches = whole.shape.rows, slice(0, whole.shape.batches)
+    rows, all_batches = operands.shape.rows, slice(0, operands.shape.batches)
     halves = slice(0, rows // 2), slice(rows // 2, rows)
-    if not whole.rules.masks or rows <= LEAST_ROWS:
+    if not operands.rules.masks or rows <= LEAST_ROWS:
         return ROWS
-    first, second = (find_span(whole, Task(all_batches, slice(None), slice(None), half)) for half in halves)
+    first, second = (find_span(operands, Task(all_batches, slice(None), slice(None), half)) for half in halves)
     return ROWS if first == second else min(ROWS // 2, max(LEAST_ROWS, rows // 4))
 
 

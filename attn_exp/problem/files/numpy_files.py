@@ -107,9 +107,9 @@ def find_array(path: Path, archive: zipfile.ZipFile, name: str, member: zipfile.
     Raises:
         ValueError: the array would unpack to far more bytes than the archive has.
     """
-    most = min(MOST_BYTES, max(LOOSE, TIGHTEST * path.stat().st_size))
-    if member.file_size > most:
-        raise ValueError(f"{brief(name)} takes {member.file_size:,} bytes; at most {most:,} are read here")
+    largest_size = min(MOST_BYTES, max(LOOSE, TIGHTEST * path.stat().st_size))
+    if member.file_size > largest_size:
+        raise ValueError(f"{brief(name)} takes {member.file_size:,} bytes; at most {largest_size:,} are read here")
     with archive.open(member) as stream:
         try:
             shape, _, dtype = read_header(stream, member.file_size)

@@ -81,8 +81,8 @@ def read_entries(path: Path) -> dict[str, Entry]:
     header.pop("__metadata__", None)
     described = {name: read_description(name, entry) for name, entry in header.items()}
     end = 0
-    for name, (kind, shape, start, stop) in sorted(described.items(), key=lambda pair: pair[1][2:]):
-        length_in_bytes = count_bytes(kind, shape)
+    for name, (type_name, shape, start, stop) in sorted(described.items(), key=lambda pair: pair[1][2:]):
+        length_in_bytes = count_bytes(type_name, shape)
         if (start, stop) != (end, end + length_in_bytes):
             raise ValueError(
                 f"{brief(name)} takes bytes {start} to {stop}; expected {end} to {brief(str(end + length_in_bytes))}"
@@ -91,7 +91,8 @@ def read_entries(path: Path) -> dict[str, Entry]:
     if 8 + length + end != size:
         raise ValueError(f"its header describes {end:,} bytes of numbers, but {size - length - 8:,} follow")
     return {
-        name: make_entry(path, kind, shape, 8 + length + start) for name, (kind, shape, start, _) in described.items()
+        name: make_entry(path, type_name, shape, 8 + length + start)
+        for name, (type_name, shape, start, _) in described.items()
     }
 
 
@@ -106,22 +107,22 @@ def read_description(name: str, entry: Any) -> tuple[str, Shape, int, int]:
     raise ValueError(f"{brief(name)} is described as {brief(str(entry), 60)}; expected {expected}")
 
 
-def count_bytes(kind: str, shape: Shape) -> int:
-    return math.prod(shape) * np.dtype(TYPES[kind]).itemsize
+def count_bytes(type_name: str, shape: Shape) -> int:
+    return math.prod(shape) * np.dtype(TYPES[type_name]).itemsize
 
 
-def make_entry(path: Path, kind: str, shape: Shape, start: int) -> Entry:
-    return Entry(shape, kind, partial(read_numbers, path, kind, shape, start))
+def make_entry(path: Path, type_name: str, shape: Shape, start: int) -> Entry:
+    return Entry(shape, type_name, partial(read_numbers, path, type_name, shape, start))
 
 
-def read_numbers(path: Path, kind: str, shape: Shape, start: int, index: Any) -> Array:
+def read_numbers(path: Path, type_name: str, shape: Shape, start: int, index: Any) -> Array:
     """Memory-map a tensor read-only, and return the part that `index` selects.
 
     bfloat16, which NumPy lacks, is copied to float32: `x = (u16 << 16)` as the bits of a float.
     """
-    dtype = np.dtype(TYPES[kind])
+    dtype = np.dtype(TYPES[type_name])
     if 0 in shape:  # an empty file cannot be mapped
         return np.asarray(np.empty(shape, dtype)[index])
     with machine.opened(path) as file:
         mapped: Array = np.memmap(file, dtype, "r", start, shape).view(np.ndarray)[index]
-    return (mapped.astype(np.uint32) << 16).view(np.float32) if kind == "BF16" else mapped
+    return (mapped.astype(np.uint32) << 16).view(np.float32) if type_name == "BF16" else mapped

@@ -84,7 +84,7 @@ def new_keys(start: Start) -> Iterator[Array]:
 
 def split_keys(start: Start) -> Iterator[Array]:
     """Yield the keys of `split(key, n)`: for any n, the i-th is `fold_in(key, i)`."""
-    return (fold_in(first_key(start.seed), place) for place in count())
+    return (fold_in(first_key(start.seed), index) for index in count())
 
 
 class Jax:

@@ -92,7 +92,7 @@ def read_layer(settings: Model, under_way: Pass) -> tuple[Layer, tuple[str, ...]
     under_way.model = replace(settings, layer=0)
     layer = under_way.layer
     check_finite(layer, settings)
-    tokens = under_way.tokens or ("class", *(f"patch {place}" for place in range(1, len(layer.x))))
+    tokens = under_way.tokens or ("class", *(f"patch {number}" for number in range(1, len(layer.x))))
     folder = Path(str(settings.path)).name or Path(str(settings.path)).resolve().name
     return (
         layer,

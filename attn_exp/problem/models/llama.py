@@ -103,15 +103,17 @@ def rope(config: Config) -> dict[str, Any]:
         UserError: no rule here supports this RoPE scaling.
     """
     scaling = config["rope_scaling"] or config["rope_parameters"] or {}
-    kind = scaling.get("rope_type", scaling.get("type", "default"))
-    if not isinstance(kind, str) or kind not in ROPE_SCALINGS:
-        raise UserError(f"{CONFIG} scales RoPE by {format_field('rope_type', kind)}; known: {', '.join(ROPE_SCALINGS)}")
+    scaling_type = scaling.get("rope_type", scaling.get("type", "default"))
+    if not isinstance(scaling_type, str) or scaling_type not in ROPE_SCALINGS:
+        raise UserError(
+            f"{CONFIG} scales RoPE by {format_field('rope_type', scaling_type)}; known: {', '.join(ROPE_SCALINGS)}"
+        )
     values = {"rope_theta": config["rope_theta"], **scaling}
-    if kind == "llama3":
+    if scaling_type == "llama3":
         context = config["original_max_position_embeddings"]
         with_context = {"original_max_position_embeddings": config["max_position_embeddings"], **values}
         values = with_context if context is None else with_context | {"original_max_position_embeddings": context}
-    rule, settings = ROPE_SCALINGS[kind]
+    rule, settings = ROPE_SCALINGS[scaling_type]
     for name in values.keys() - {key for key, _ in settings.values()} - {"rope_type", "type"}:
         require_supported(name, values[name], SUPPORTED_ROPE.get(name, (None,)))
     for key, expected in settings.values():

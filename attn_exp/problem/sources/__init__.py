@@ -31,7 +31,9 @@ def find(key: str) -> Source:
     name = CALLED.get(key, key.removeprefix("source."))
     if name not in names:
         raise UserError(
-            unknown(f"embeddings.source.{name}", [f"embeddings.source.{known}" for known in names], "source")
+            unknown(
+                f"embeddings.source.{name}", [f"embeddings.source.{source_name}" for source_name in names], "source"
+            )
         )
     return registry.constant(__name__, name, Source)
 
@@ -61,11 +63,13 @@ def select_source(settings: Embeddings, source: RandomSource, path: str = INPUT)
     """
     settings, selected = with_tokens(settings, path), source_settings(settings)
     if len(selected) > 1:
-        one, other = list(selected)[:2]
+        first_key, second_key = list(selected)[:2]
         array_name = "x" if path == INPUT else "the memory"
-        chosen = [CALLED.get(key, key) for key in (one, other) if path == INPUT and key in ("text", "file")]
+        chosen = [CALLED.get(key, key) for key in (first_key, second_key) if path == INPUT and key in ("text", "file")]
         hint = f"; embeddings={chosen[0]} unsets the other" if chosen else ""
-        raise UserError(f"{path}.{one} and {path}.{other} both define {array_name}; give only one of them{hint}")
+        raise UserError(
+            f"{path}.{first_key} and {path}.{second_key} both define {array_name}; give only one of them{hint}"
+        )
     for key, value in selected.items():
         member = find(key)
         if any(getattr(settings, name) is None for name in member.needs):

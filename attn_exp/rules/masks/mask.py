@@ -90,7 +90,7 @@ class Holes(Mask):
     kept: tuple[bool, ...]
 
     def unpadded(self, keys: int) -> int:
-        return max((place + 1 for place, kept in enumerate(self.kept[:keys]) if kept), default=0)
+        return max((index + 1 for index, kept in enumerate(self.kept[:keys]) if kept), default=0)
 
     def misfit(self, heads: int, rows: int, keys: int) -> str | None:
         count = len(self.kept)
