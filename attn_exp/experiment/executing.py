@@ -190,8 +190,13 @@ def measure_one(settled: Settled, problem: Problem, budget: float, known_seconds
         start = perf_counter()
         execute(settled, problem)
         times.append(perf_counter() - start)
-    peak = None if times[0] >= SLOW else peak_bytes(settled, problem)
-    return Timing(settled.name, sorted(times)[len(times) // 2], min(times), len(times), peak)
+    return Timing(
+        variant=settled.name,
+        median_s=sorted(times)[len(times) // 2],
+        minimum_s=min(times),
+        runs=len(times),
+        peak_bytes=None if times[0] >= SLOW else peak_bytes(settled, problem),
+    )
 
 
 def peak_bytes(settled: Settled, problem: Problem) -> int:

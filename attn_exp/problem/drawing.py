@@ -188,10 +188,13 @@ def parse_matrix(value: Any, key: str) -> Array:
     for row_index, row in enumerate(value):
         for entry in row:
             if isinstance(entry, bool) or not isinstance(entry, (int, float)):
-                batch_hint = "; a run takes one sequence of a batch, and -m runs several"
-                hint = f", a list, which is not a number{batch_hint}" if isinstance(entry, (list, tuple)) else ""
                 shown_entry = brief(repr(entry) if isinstance(entry, str) else shown(entry), 40)
-                raise UserError(f"{key}: row {row_index} holds {shown_entry}{hint or ', which is not a number'}")
+                hint = (
+                    ", a list, which is not a number; a run takes one sequence of a batch, and -m runs several"
+                    if isinstance(entry, (list, tuple))
+                    else ", which is not a number"
+                )
+                raise UserError(f"{key}: row {row_index} holds {shown_entry}{hint}")
     try:
         return require_finite(np.array(value, dtype=np.float64), key)
     except OverflowError:

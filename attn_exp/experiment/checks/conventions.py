@@ -67,10 +67,9 @@ def sentence(records: Sequence[Record]) -> str:
         classes: dict[str, list[str]] = {}
         for record in variant_records:
             classes.setdefault(record.same_as, []).append(record.convention)
-        text = "; ".join(" = ".join(conventions) for same_as, conventions in classes.items() if same_as)
-        variants_by_text.setdefault(text if len(classes) > 1 else "every convention gives the same numbers", []).append(
-            variant
-        )
+        groups = "; ".join(" = ".join(conventions) for same_as, conventions in classes.items() if same_as)
+        text = groups if len(classes) > 1 else "every convention gives the same numbers"
+        variants_by_text.setdefault(text, []).append(variant)
     return ". ".join(f"{', '.join(variants)}: {text}" for text, variants in variants_by_text.items()) + "."
 
 

@@ -87,14 +87,11 @@ def head_order(case: Case) -> Answer:
     """Permuting the heads permutes the outputs, unless a rule differs between heads."""
     head = whole_grid(case.rules, *case.shape).head
     extras = [np.asarray(extra) for rule in case.rules.scores if (extra := rule.extra(head)) is not None]
-    per_head = (
-        np.broadcast_to(array_of_rule, case.shape)
-        for array_of_rule in (*case.biases(), *extras, case.allowed().astype(float))
-    )
+    arrays = [np.broadcast_to(array, case.shape) for array in (*case.biases(), *extras, case.allowed().astype(float))]
     refuse_if(
         (len(case.q) == 1, "there is only one head"),
         (len(case.q) != len(case.k), "heads share keys and values"),
-        (any(np.ptp(array, axis=0).any() for array in per_head), "rules differ between heads"),
+        (any(np.ptp(array, axis=0).any() for array in arrays), "rules differ between heads"),
     )
     reversed_heads = replace(case, q=case.q[::-1], k=case.k[::-1], v=case.v[::-1])
     return reversed_heads.compute(), case.compute()[::-1]

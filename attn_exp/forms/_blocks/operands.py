@@ -21,6 +21,7 @@ from attn_exp import arrays
 from attn_exp.arrays import Array
 from attn_exp.errors import UserError, given
 from attn_exp.forms._blocks.tasks import LEAST_ROWS, ROWS, Run, Shape, Task, union
+from attn_exp.forms.form import coarser
 from attn_exp.rules.grid import Grid
 from attn_exp.rules.masks.mask import AllOf, Mask, Span
 from attn_exp.rules.rules import Rules, part_grid
@@ -126,12 +127,8 @@ class Operands:
     @property
     def softmax_dtype(self) -> np.dtype[Any]:
         """The dtype to which logits are rounded before normalization, if coarser than their own."""
-        dtype_of_rules = self.rules.softmax_dtype
-        return (
-            self.q.dtype
-            if dtype_of_rules is None or np.dtype(dtype_of_rules).itemsize >= self.q.dtype.itemsize
-            else np.dtype(dtype_of_rules)
-        )
+        wanted = self.rules.softmax_dtype
+        return self.q.dtype if wanted is None else coarser(self.q.dtype, np.dtype(wanted))
 
 
 @dataclass(frozen=True)

@@ -121,10 +121,8 @@ def attend(layer: Layer) -> Array:
     It runs the pipeline one head at a time: the logits of a long text may not fit into memory at once.
     """
     size = layer.arrays["W_q"].shape[1] // layer.head
-    q, k, v = (
-        split(projected, projected.shape[1] // size)
-        for projected in (project(letter, layer.x, layer.arrays) for letter in "qkv")
-    )
+    sides = (project(letter, layer.x, layer.arrays) for letter in "qkv")
+    q, k, v = (split(side, side.shape[1] // size) for side in sides)
     indices = np.arange(len(layer.x))
     for position in make_all("position", layer.position):
         q, k = position.turn(q, indices), position.turn_key(k, indices)
