@@ -1,4 +1,8 @@
-"""Compare all variants of a run with the reference and with each other."""
+"""Compare all variants of a run with the reference and with each other.
+
+`compare` does all of it: `prepare` builds the problem and settles the variants, `tabulate` computes and measures them,
+`complete` adds what only a single run has. `tabulate_seeds` does the work of `tabulate` for many seeds at once.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Run a variant on a problem, with its form or as a recipe of steps; round inputs to a dtype; measure the time."""
+"""Run a variant on a problem, with its form or as a recipe of steps; round inputs to a dtype; measure the time.
+
+From x to the output: `embed_positions`, `prepare_heads`, the form's `attend`, `replace_empty_rows`,
+`merge_and_project`. A variant with mistakes runs as a `Recipe` instead: the same in steps that can be replaced.
+"""
 
 from __future__ import annotations
 
@@ -357,7 +361,7 @@ def is_close(actual: Array, expected: Array) -> bool:
     )
 
 
-def features(computations: Iterable[tuple[Recipe, Given]]) -> set[str]:
+def list_features(computations: Iterable[tuple[Recipe, Given]]) -> set[str]:
     """Return the features that recipes use, named as in `Mistake.needs`."""
     names = set()
     for recipe, given in computations:

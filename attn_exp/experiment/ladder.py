@@ -26,7 +26,7 @@ from attn_exp.experiment.metrics.errors import largest_error
 from attn_exp.experiment.row import Comparison, Step
 from attn_exp.experiment.variant import SEPARATORS, Settled, baseline, format_choices, merge_settings, settle
 from attn_exp.forms.trace import Trace
-from attn_exp.problem.problem import Problem, heads
+from attn_exp.problem.problem import Problem, count_heads
 from attn_exp.reference.oracle import is_same
 from attn_exp.rules import effective_settings
 
@@ -88,7 +88,7 @@ def build_ladders(comparison: Comparison) -> tuple[tuple[Step, ...], dict[tuple[
 def settings_of(settled: Settled, config: Config, problem: Problem) -> dict[str, Any]:
     """Return a variant's settings; those without effect on this problem get their neutral value."""
     chosen = merge_settings(config.variant[settled.name], config)
-    shared_by_default = heads(settled.head, None, problem).shared
+    shared_by_default = count_heads(settled.head, None, problem).shared
     chosen["kv_head"] = None if settled.heads.shared == shared_by_default else settled.heads.shared
     chosen["output_projection"] = settled.output_projection and bool(problem.projections)
     for group in SEPARATORS:
@@ -210,7 +210,7 @@ def measure_difference(one: Rung, other: Rung) -> float:
 def format_setting(name: str, rung: Rung, problem: Problem) -> str:
     value: Any = rung.form if name == "form" else rung.chosen[name]
     if name == "kv_head" and value is None:
-        return str(heads(rung.chosen["head"], None, problem).shared)
+        return str(count_heads(rung.chosen["head"], None, problem).shared)
     if name in SEPARATORS:
         return format_choices(name, value, rung.chosen["mask_join"])
     if name == "mistake":

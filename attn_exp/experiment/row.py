@@ -28,8 +28,8 @@ class Column(NamedTuple):
     `exact`: whether the column is itself an error, so that two digits suffice.
     `drawn`: the priority among the plots of a sweep, from 1; 0 means never drawn.
     `fixed`: whether the settings determine it, independently of the numbers of the input.
-    `key`: the unique name of the field; set by `columns`.
-    `name`: the column header in a report, which `columns` derives from the key; terminals and files show the key.
+    `key`: the unique name of the field; set by `read_columns`.
+    `name`: the column header in a report, which `read_columns` derives from the key; terminals and files show the key.
     """
 
     place: int
@@ -90,7 +90,7 @@ def readable_name(name: str) -> str:
     return READABLE_NAMES.get(name) or name.strip("_").replace("_", " ")
 
 
-def columns(*schemas: type) -> dict[str, Column]:
+def read_columns(*schemas: type) -> dict[str, Column]:
     hints = [pair for schema in schemas for pair in get_type_hints(schema, include_extras=True).items()]
     found = {
         name: extra._replace(key=name, name=readable_name(name))
@@ -254,7 +254,7 @@ class Row:
     ] = "float64"
 
 
-COLUMNS = columns(Row)
+COLUMNS = read_columns(Row)
 """The columns of a row, from left to right."""
 
 

@@ -17,7 +17,7 @@ from attn_exp.config.schema import Config, Variant
 from attn_exp.errors import UserError, shown, unknown
 from attn_exp.experiment.library_conventions import Convention, convention
 from attn_exp.own_code import Named, is_code
-from attn_exp.problem.problem import Heads, Problem, heads
+from attn_exp.problem.problem import Heads, Problem, count_heads
 from attn_exp.reference.oracle import SUBTRACTED, Question
 from attn_exp.rules import effective_settings, make_all, make_masks, normalizer, rule_class
 from attn_exp.rules.grid import Rule
@@ -182,10 +182,10 @@ def settle(name: str, variant: Variant, config: Config, problem: Problem, bind: 
         mistakes.require_usable(mistake)
     # a variant that pins head but not kv_head has as many key/value heads
     kv_head = settings["kv_head"] if variant.head is None or variant.kv_head is not None else None
-    head_counts = heads(settings["head"], kv_head, problem, config.kv_pool)
+    head_counts = count_heads(settings["head"], kv_head, problem, config.kv_pool)
     size = 1 if problem.q is None else problem.q.shape[-1] // head_counts.query
     library = convention(settings["convention"])
-    rules = make_rules(settings, library, multiplier(settings["scale"], size), problem)
+    rules = make_rules(settings, library, choose_multiplier(settings["scale"], size), problem)
     positions = make_all("position", settings["position"])
     if misfit := next(filter(None, find_misfits(rules, positions, head_counts.query, size, problem)), None):
         raise UserError(misfit)
@@ -219,7 +219,7 @@ def merge_settings(variant: Variant, config: Config) -> dict[str, Any]:
     return {name: getattr(config, name) if value is None else value for name, value in pinned.items()}
 
 
-def multiplier(scale: bool | float, size: int) -> float:
+def choose_multiplier(scale: bool | float, size: int) -> float:
     """Return the multiplier of the scores: 1 / sqrt(d) if `scale` is true, 1 if it is false, or `scale` itself."""
     if isinstance(scale, bool):
         return 1 / math.sqrt(size) if scale else 1.0

@@ -1,4 +1,8 @@
-"""Attention in blocks of queries, on several threads, without ever forming the whole matrix."""
+"""Attention in blocks of queries, on several threads, without ever forming the whole matrix.
+
+`attend` cuts the problem into tasks (heads and queries), makes jobs of them (a task and a run of keys), computes each
+job's sums on some thread, and divides them into the output.
+"""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ CELLS = 128
 
 def summarize_weights(weights: Array, cells: int) -> Summary:
     """Return the summary of a full array of weights `[... h t s]`."""
-    rows, keys = (edges(size, cells) for size in weights.shape[-2:])
+    rows, keys = (split_evenly(size, cells) for size in weights.shape[-2:])
     sums = np.add.reduceat(np.add.reduceat(weights, rows[:-1], axis=-2), keys[:-1], axis=-1)
     entropies = entropy(np.where(weights > 0, weights, 0))
     return make_summary(entropies, weights.max(axis=-1, initial=0), weights[..., :1].sum(axis=-1), sums, rows, keys)
@@ -65,7 +65,7 @@ def make_summary(entropies: Array, largest: Array, sink: Array, sums: Array, row
     return Summary(entropies, np.exp(entropies), largest, sink, heat, rows, keys)
 
 
-def edges(size: int, limit: int) -> Array:
+def split_evenly(size: int, limit: int) -> Array:
     """Return the edges of at most `limit` runs of nearly equal length."""
     count = min(size, limit)
     return np.arange(count + 1) * size // max(1, count)

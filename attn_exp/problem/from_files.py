@@ -103,14 +103,16 @@ def read_projections(settings: Projections, inputs: Inputs, head: int) -> dict[s
         label = files.format_label("projections.file", settings.file)
         for role, name in find_projections(settings, contents, label).items():
             array = files.read_numbers(contents.arrays[name], f"{label}: {name}")
-            arrays |= lay_out(array, role, inputs, head, settings.transposed, f"{label}: {name}")
+            arrays |= convert_layout(array, role, inputs, head, settings.transposed, f"{label}: {name}")
         require_all(arrays, settings, contents, label)
     for name, value in settings.given.items():
         if not is_plain(value):
             key, transposed = f"projections.given.{name}", settings.columns or settings.transposed
             is_file = isinstance(value, str)
             array = read_array(value, key, name) if is_file else files.read_numbers(make_list_entry(value), key)
-            arrays |= lay_out(array, name, inputs, head, transposed, files.format_label(key, value) if is_file else key)
+            arrays |= convert_layout(
+                array, name, inputs, head, transposed, files.format_label(key, value) if is_file else key
+            )
     return arrays
 
 
@@ -151,7 +153,9 @@ def require_all(arrays: Arrays, settings: Projections, contents: Contents, label
         )
 
 
-def lay_out(array: Array, name: str, inputs: Inputs, head: int, transposed: bool, label: str) -> dict[str, Array]:
+def convert_layout(
+    array: Array, name: str, inputs: Inputs, head: int, transposed: bool, label: str
+) -> dict[str, Array]:
     """Return an array, or the three parts of a fused one, as matrices `[m h*d]` and biases `[1 h*d]`, by name.
 
     The array may be `[m h*d]`, `[h m d]`, `[m h d]`, or a transpose of these; error messages call it `label`.
@@ -166,7 +170,7 @@ def lay_out(array: Array, name: str, inputs: Inputs, head: int, transposed: bool
             raise shape_error(array, f"{expected}, queries, keys and values side by side", label)
         arrays: dict[str, Array] = {}
         for letter, part in zip("qkv", np.split(array, 3, axis), strict=True):
-            arrays |= lay_out(part, name[:2] + letter, inputs, head, transposed, label)
+            arrays |= convert_layout(part, name[:2] + letter, inputs, head, transposed, label)
         return arrays
     if name.startswith("b_"):
         return {name: array.reshape(1, -1)}

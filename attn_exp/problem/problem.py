@@ -215,7 +215,7 @@ class Heads:
     pool: str = "first"
 
 
-def heads(head: int, kv_head: int | None, problem: Problem, pool: str = "first") -> Heads:
+def count_heads(head: int, kv_head: int | None, problem: Problem, pool: str = "first") -> Heads:
     """Return how many query heads and key/value heads a problem has, and how many key/value heads attention uses.
 
     Keys as wide as the queries have one head per query head; narrower keys have as many heads as fit their width.

@@ -1,8 +1,9 @@
 """The matrices and biases that turn x into queries, keys and values, and heads into the output.
 
-A generator draws them either in the order in which a notebook creates them, or in the order in which PyTorch
-initializes a new layer. A `Linear` stores its weight `[outputs inputs]` and computes `x W^T + b`; the arrays here are
-transposed, `[inputs outputs]`.
+`project` takes each array from the first source that has it: the settings, `draws`, a generator that draws the arrays
+one after another, or the array's own random stream. A generator draws them either in the order in which a notebook
+creates them, or in the order in which PyTorch initializes a new layer. A `Linear` stores its weight `[outputs inputs]`
+and computes `x W^T + b`; the arrays here are transposed, `[inputs outputs]`.
 
 Source: PyTorch, `torch/nn/init.py`, `torch/nn/modules/linear.py` and `activation.py`.
 """

@@ -1,4 +1,8 @@
-"""Run the reference on a problem, from x to the output, for as many queries as a budget allows."""
+"""Run the reference on a problem, from x to the output, for as many queries as a budget allows.
+
+A `Question` goes in, an `Answer` comes out: `project_sides`, `encode_and_pool`, `compute_weights`, then the context and
+the output of the checked queries.
+"""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from attn_exp.config.spelling import Repeat
 from attn_exp.experiment.checks.check import Finding
 from attn_exp.experiment.measuring import describe_closeness, measure_distance
 from attn_exp.experiment.metrics.errors import ulp_distances
-from attn_exp.experiment.metrics.logits import gradient, split
+from attn_exp.experiment.metrics.logits import gradient, split_weights
 from attn_exp.experiment.row import Run, Timing
 from attn_exp.forms import matrix
 from attn_exp.forms.trace import Trace
@@ -49,7 +49,7 @@ EVERYTHING = "variant=[looped,matrix,multi_head,multi_query,decode,linear,linear
 
 @pytest.mark.parametrize(("rule", "is_softmax"), [("mask=causal", True), ("normalizer=sigmoid", False)])
 def test_only_weights_of_a_softmax_have_a_multiplier(rule: str, is_softmax: bool) -> None:
-    assert (split(comparison(rule, "variant=[matrix]"), "matrix") is not None) == is_softmax
+    assert (split_weights(comparison(rule, "variant=[matrix]"), "matrix") is not None) == is_softmax
 
 
 @pytest.mark.long

@@ -109,8 +109,8 @@ def test_errors_by_hand() -> None:
     assert errors.mean_error(answer, expected) == 1.0
     assert errors.rms_error(answer, expected) == pytest.approx(math.sqrt(3))
     assert errors.relative_rms(answer, expected) == pytest.approx(math.sqrt(3 / 2))
-    assert not errors.close(answer, expected)
-    assert errors.close(expected + 1e-6, expected, "float32")
+    assert not errors.passes_assert_close(answer, expected)
+    assert errors.passes_assert_close(expected + 1e-6, expected, "float32")
     np.testing.assert_allclose(errors.cosines(np.eye(2), np.array([[2.0, 0.0], [1.0, 1.0]])), [1, 0.5**0.5])
 
 

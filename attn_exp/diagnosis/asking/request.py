@@ -19,7 +19,7 @@ from attn_exp.config.compose import composed
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError
 from attn_exp.experiment.library_conventions import convention
-from attn_exp.experiment.variant import multiplier
+from attn_exp.experiment.variant import choose_multiplier
 from attn_exp.problem.sources.words import list_words
 from attn_exp.rules import make_all, make_masks, normalizer
 from attn_exp.rules.grid import Grid
@@ -86,7 +86,7 @@ class Request:
         last = AllOf(self.masks).unpadded(keys) if self.align == "before_filler" else keys
         offset = 0 if self.align == "top_left" else last - rows
         return Rules(
-            scale=multiplier(self.scale, size), masks=self.masks, scores=self.scores, normalizer=self.normalizer,
+            scale=choose_multiplier(self.scale, size), masks=self.masks, scores=self.scores, normalizer=self.normalizer,
             offset=offset, bend_last=self.caps_last,
         )  # fmt: skip
 

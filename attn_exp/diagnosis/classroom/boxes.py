@@ -21,7 +21,7 @@ from attn_exp.arrays import Array, Shape
 from attn_exp.errors import UserError, brief, reason
 from attn_exp.experiment.published import NUMBER, count_digits, most_decimals, strip_wrapper
 from attn_exp.problem.files.numpy_files import read_npy
-from attn_exp.problem.files.tables import BLANK, COMMA, SEMICOLON, TAB, names_columns, parse_rows
+from attn_exp.problem.files.tables import BLANK, COMMA, SEMICOLON, TAB, has_column_names, parse_rows
 from attn_exp.problem.problem import Problem
 
 KEYED = ("scores", "logits", "capped", "masked", "weights")
@@ -309,7 +309,7 @@ def table(text: str, key: str) -> Cells:
     rows = [row for row in lines if any(cell.strip() for cell in row)]
     if not rows:
         raise UserError(f"{key}: the file is empty")
-    head = rows[0] if names_columns(rows[0], rows[1:], key, is_number) else None
+    head = rows[0] if has_column_names(rows[0], rows[1:], key, is_number) else None
     body = rows[1:] if head else rows
     has_corner = head is not None and (not head[0].strip() or len(head) == len(body[0]) - 1)
     has_names = has_corner or all(not is_number(row[0]) and len(row) > 1 for row in body)

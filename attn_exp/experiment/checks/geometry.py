@@ -13,7 +13,7 @@ from attn_exp import mistakes
 from attn_exp.arrays import Array
 from attn_exp.config.schema import Config
 from attn_exp.experiment.checks.check import Check
-from attn_exp.experiment.executing import features, follows_steps, make_input, make_recipe, try_stages
+from attn_exp.experiment.executing import follows_steps, list_features, make_input, make_recipe, try_stages
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.pipeline import Recipe
 from attn_exp.problem.problem import Problem
@@ -51,7 +51,7 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
 
 def try_every_mistake(settled: Settled, problem: Problem) -> Iterator[Record]:
     recipe, variant, answers_by_mistake = make_recipe(settled), settled.name, dict[str, list[Array | None]]()
-    used = features([(recipe, make_input(settled, problem))])
+    used = list_features([(recipe, make_input(settled, problem))])
     for name in mistakes.names():
         mistake = mistakes.mistake(name)
         missing = [need for need in mistake.needs if need not in used]

@@ -1,4 +1,8 @@
-"""Test invariants of every variant, for example that decoding matches prefill and that hidden keys have no effect."""
+"""Test invariants of every variant, for example that decoding matches prefill and that hidden keys have no effect.
+
+Each invariant is a function of a `Case` that computes attention in two ways and returns both results, which should be
+equal; it raises `NotApplicableError` if it does not apply.
+"""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ CLOSE = {"float16": (1e-3, 1e-3), "bfloat16": (1.6e-2, 1e-3), "float32": (1.3e-6
 """Relative and absolute tolerances of `torch.testing.assert_close`, by dtype."""
 
 
-def close(answer: Array, expected: Array, dtype: str = "float64") -> bool:
+def passes_assert_close(answer: Array, expected: Array, dtype: str = "float64") -> bool:
     """Return whether `|x - ref| <= atol + rtol |ref|` everywhere. Source: `torch.testing.assert_close` by default."""
     return np.allclose(answer, expected, *CLOSE[dtype])
 
@@ -211,7 +211,7 @@ METRICS = (
     ),
     metric(
         "close",
-        lambda subject: close(*get_answers_seen(subject), subject.settled.computed_in.name),
+        lambda subject: passes_assert_close(*get_answers_seen(subject), subject.settled.computed_in.name),
         meaning="whether the output passes torch.testing.assert_close",
         unit="1 = yes",
         source="torch.testing.assert_close",

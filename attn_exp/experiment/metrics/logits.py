@@ -12,7 +12,7 @@ import numpy as np
 from attn_exp import forms
 from attn_exp.arrays import Array
 from attn_exp.experiment.metrics.errors import largest_finite_error
-from attn_exp.experiment.metrics.metric import Metric, Subject, finite_weights, mean_seen, require_formed, stage
+from attn_exp.experiment.metrics.metric import Metric, Subject, finite_weights, get_stage, mean_seen, require_formed
 from attn_exp.experiment.row import Comparison, find_settled
 from attn_exp.forms import steps
 from attn_exp.forms.pipeline import At
@@ -51,7 +51,7 @@ def log_sum_exp(masked: Array) -> Array:
 
 def log_sums(trace: Trace) -> Array:
     """Return the log-sum-exp of each row, `[h t]`: that of the form, or computed from its masked logits."""
-    return log_sum_exp(stage(trace, "masked")) if trace.lse is None else trace.lse
+    return log_sum_exp(get_stage(trace, "masked")) if trace.lse is None else trace.lse
 
 
 # How weights sharpen: the entropy as a function of the multiplier of the scores
@@ -72,7 +72,7 @@ class Split(NamedTuple):
     standard: float
 
 
-def split(comparison: Comparison, variant: str) -> Split | None:
+def split_weights(comparison: Comparison, variant: str) -> Split | None:
     """Write a variant's weights as `softmax(multiplier * scores + rest)`.
 
     Return None if the form did not compute the scores, or if the weights are not such a softmax: a rule that changes
@@ -125,7 +125,7 @@ class Curve(NamedTuple):
     standard: float
 
 
-def curves(splits: Sequence[tuple[str, Split]]) -> tuple[Curve, ...]:
+def make_curves(splits: Sequence[tuple[str, Split]]) -> tuple[Curve, ...]:
     marked = [mark for _, split in splits for mark in (split.own, split.standard) if mark > 0] or [1.0]
     multipliers = np.geomspace(min(marked) / 32, max(marked) * 32, POINTS)
     return tuple(
@@ -209,7 +209,7 @@ def gradient_norm(index: int, subject: Subject) -> float:
     )
     # the formula assumes zeros in rows without keys
     require_formed(subject.settled.empty == "zeros" or bool(subject.allowed().any(axis=-1).all()))
-    q, k, v, context = (stage(subject.trace, name) for name in ("q", "k", "v", "context"))
+    q, k, v, context = (get_stage(subject.trace, name) for name in ("q", "k", "v", "context"))
     return float(np.linalg.norm(gradient(q, k, v, rules, context)[index]))
 
 
@@ -223,27 +223,27 @@ metric, slope, summed = (partial(Metric, place=place) for place in (9, 11, 12))
 METRICS = (
     metric(
         "logit_min",
-        lambda subject: drop_infinite(stage(subject.trace, "masked")).min(),
+        lambda subject: drop_infinite(get_stage(subject.trace, "masked")).min(),
         meaning="the smallest logit that is not masked",
     ),
     metric(
         "logit_max",
-        lambda subject: drop_infinite(stage(subject.trace, "masked")).max(),
+        lambda subject: drop_infinite(get_stage(subject.trace, "masked")).max(),
         meaning="the largest logit",
     ),
     metric(
         "logit_std",
-        lambda subject: drop_infinite(stage(subject.trace, "masked")).std(),
+        lambda subject: drop_infinite(get_stage(subject.trace, "masked")).std(),
         meaning="the standard deviation of the logits",
     ),
     metric(
         "score_variance",
-        lambda subject: stage(subject.trace, "scores").var(),
+        lambda subject: get_stage(subject.trace, "scores").var(),
         meaning="the variance of the scores, before scaling",
     ),
     metric(
         "expected_variance",
-        lambda subject: expected_variance(stage(subject.trace, "q"), stage(subject.trace, "k")),
+        lambda subject: expected_variance(get_stage(subject.trace, "q"), get_stage(subject.trace, "k")),
         meaning="the variance of the scores if all entries were independent",
         source="Vaswani et al. 2017, section 3.2.1, footnote 4",
     ),

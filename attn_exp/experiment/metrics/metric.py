@@ -47,7 +47,7 @@ class Subject(NamedTuple):
 
     def allowed(self) -> Array:
         """Return which keys the masks let each query see, `[h t s]`."""
-        q, k = stage(self.trace, "q"), stage(self.trace, "k")
+        q, k = get_stage(self.trace, "q"), get_stage(self.trace, "k")
         return allowed_entries(self.settled.rules.masks, q.shape[1], k.shape[1], self.offset, len(q))
 
     def visible(self) -> Array:
@@ -73,7 +73,7 @@ def require_formed(is_formed: bool, *reason: str) -> None:
         raise NotFormedError(*reason)
 
 
-def one_sequence(subject: Subject) -> Array:
+def get_sequence_weights(subject: Subject) -> Array:
     """Return the weights `[h t s]` of a variant whose queries and keys are tokens of one sequence.
 
     Raises:
@@ -83,7 +83,7 @@ def one_sequence(subject: Subject) -> Array:
     return weights(subject)
 
 
-def stage(trace: Trace, name: str) -> Array:
+def get_stage(trace: Trace, name: str) -> Array:
     """Return a stage of a trace, converted to float32 if it is in half precision.
 
     Raises:
@@ -97,7 +97,7 @@ def stage(trace: Trace, name: str) -> Array:
 
 def weights(subject: Subject) -> Array:
     """Return the weights of a variant, `[h t s]`, with 0 for queries that see no key, whatever the convention."""
-    formed, sees_key = stage(subject.trace, "weights"), subject.visible()
+    formed, sees_key = get_stage(subject.trace, "weights"), subject.visible()
     return formed if sees_key.all() else np.where(sees_key[..., None], formed, 0.0).astype(formed.dtype)
 
 

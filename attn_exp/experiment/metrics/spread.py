@@ -12,11 +12,11 @@ from attn_exp.experiment.metrics.metric import (
     Subject,
     find_seeing_queries,
     finite_weights,
+    get_stage,
     mean,
     mean_seen,
     require_formed,
     sees,
-    stage,
     weights,
 )
 from attn_exp.forms.trace import Trace, entropy
@@ -276,7 +276,7 @@ METRICS = (
     ),
     ranked(
         "rank_collapse",
-        lambda subject: rank_collapse(stage(subject.trace, "output")[find_seeing_queries(subject)]),
+        lambda subject: rank_collapse(get_stage(subject.trace, "output")[find_seeing_queries(subject)]),
         meaning="0 if all tokens have the same output",
         source='Dong et al. 2021, "Attention Is Not All You Need", section 2',
     ),

@@ -11,10 +11,10 @@ from attn_exp.arrays import Array, Arrays
 from attn_exp.experiment.metrics.metric import (
     Metric,
     Subject,
+    get_sequence_weights,
     head_means,
     mean,
     mean_seen,
-    one_sequence,
     weights,
 )
 from attn_exp.experiment.metrics.spread import are_distributions, normalized_entropy, shares
@@ -93,7 +93,7 @@ def sink_rate(weights: Array, threshold: float = 0.3) -> float:
 
 
 def shares_of_one_sequence(subject: Subject) -> Array:
-    one_sequence(subject)
+    get_sequence_weights(subject)
     return shares(subject)
 
 
@@ -184,12 +184,12 @@ METRICS = (
     ),
     metric(
         "on_itself",
-        lambda subject: at_distance(one_sequence(subject), 0, subject.offset),
+        lambda subject: at_distance(get_sequence_weights(subject), 0, subject.offset),
         meaning="the share of the total weight that falls on the query's own token",
     ),
     metric(
         "on_previous",
-        lambda subject: at_distance(one_sequence(subject), -1, subject.offset),
+        lambda subject: at_distance(get_sequence_weights(subject), -1, subject.offset),
         meaning="the share of the total weight that falls on the previous token",
         source='TransformerLens, head_detector.py, error_measure="mul"',
     ),

@@ -32,7 +32,7 @@ from attn_exp.forms._blocks.operands import (
 from attn_exp.forms._blocks.plain import all_finite, keeps_precision
 from attn_exp.forms._blocks.tasks import LEAST_ROWS, Run, Shape, Task, cut_runs
 from attn_exp.forms.steps import weighted_sums
-from attn_exp.forms.trace import Summary, edges, entropy, make_summary
+from attn_exp.forms.trace import Summary, entropy, make_summary, split_evenly
 from attn_exp.rules.masks.mask import Span, intersect_spans
 from attn_exp.rules.scores.score import Score
 
@@ -310,7 +310,7 @@ class SummaryBuilder:
 
     def __init__(self, shape: Shape, most: int, dtype: np.dtype[Any]) -> None:
         self.heads = (shape.batches, shape.groups, shape.members)
-        self.rows, self.keys = edges(shape.rows, most), edges(shape.keys, most)
+        self.rows, self.keys = split_evenly(shape.rows, most), split_evenly(shape.keys, most)
         self.row_statistics = np.empty((3, *self.heads, shape.rows), dtype)
         self.parts: list[tuple[Task, Array]] = []
 

@@ -67,18 +67,18 @@ def read_table(rows: Sequence[Sequence[str]], label: str) -> Contents:
         is_word2vec = list(first) == [str(len(below)), str(len(below[0]) - 1)]
         if is_word2vec and not all(is_number(row[0]) for row in below):
             rows = below
-        elif names_columns(first, below, label):
+        elif has_column_names(first, below, label):
             rows, has_index = below, not first[0] and all(row[0] for row in below)
         elif len(first) > 1 and not first[0]:
             raise UserError(f"{label}: line 1, column 1 is empty in a line of numbers; name the row, or all columns")
-    has_names = bool(rows) and (has_index or are_words([row[0] for row in rows]))
+    has_names = bool(rows) and (has_index or is_column_of_words([row[0] for row in rows]))
     cells = [[float(cell) if is_number(cell) else cell for cell in row[has_names:]] for row in rows]
     shape = (len(cells), len(cells[0])) if cells and cells[0] else ()  # reading an empty table raises the error
     entry = Entry(shape, "float64", lambda index: parse_matrix(cells, label)[index])
     return Contents({"": entry}, tuple(row[0] for row in rows) if has_names else None)
 
 
-def are_words(column: Sequence[str]) -> bool:
+def is_column_of_words(column: Sequence[str]) -> bool:
     """Return whether at least half of a column's cells are words; if some are numbers, one must also be a name.
 
     A cell that has a digit but is not a name, such as 50% above 1, is an unreadable number, not a word.
@@ -147,7 +147,7 @@ def has_digit(cell: str) -> bool:
     return any(map(str.isdigit, cell))
 
 
-def names_columns(
+def has_column_names(
     first: Sequence[str], below: Sequence[Sequence[str]], label: str, is_number: Callable[[str], bool] = is_number
 ) -> bool:
     """Return whether the first line of a table names its columns; `is_number` decides which cells are numbers.

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from attn_exp.experiment.metrics.logits import Curve, curves
+from attn_exp.experiment.metrics.logits import Curve, make_curves
 from attn_exp.report.charts.chart import COLOURS, MARKERS, NARROW, Axis, Chart, Stroke, power_ticks
 from attn_exp.report.charts.layout import BESIDE, line_chart
 from attn_exp.report.escapes import visible
@@ -20,7 +20,7 @@ def wanted(views: Views) -> bool:
 
 
 def plan(views: Views, width: float, height: float | None = None) -> Chart:
-    shown = curves([(visible(panel.title), panel.split) for panel in views.panels if panel.split is not None])
+    shown = make_curves([(visible(panel.title), panel.split) for panel in views.panels if panel.split is not None])
     end = 1.05 * max(float(curve.entropy.max()) for curve in shown) or 1.0
     strokes = [stroke for place, curve in enumerate(shown) for stroke in curve_strokes(curve, place, end)]
     between = " " if width > NARROW else "\n"
