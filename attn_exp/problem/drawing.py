@@ -75,8 +75,8 @@ class RandomSource(NamedTuple):
         return distribution.spread * numbers + distribution.mean
 
 
-def seed_source(generator: str, seed: int, key: str = "seed", alone: bool = False) -> RandomSource:
-    """Seed a source of random arrays; `alone` means that only one array is drawn.
+def seed_source(generator: str, seed: int, key: str = "seed", draws_once: bool = False) -> RandomSource:
+    """Seed a source of random arrays; `draws_once` means that only one array is drawn.
 
     Raises:
         UserError: the generator is unknown, or does not accept the seed.
@@ -87,7 +87,7 @@ def seed_source(generator: str, seed: int, key: str = "seed", alone: bool = Fals
         return RandomSource(STREAMS, seed, None)
     from attn_exp.problem import generators  # noqa: PLC0415 - most runs draw each array from its own stream
 
-    return RandomSource(generator, seed, generators.begin(generator, seed, alone, key))
+    return RandomSource(generator, seed, generators.begin(generator, seed, draws_once, key))
 
 
 def next_array(stream: Stream, distribution: Distribution, shape: Shape) -> Array:
@@ -133,7 +133,7 @@ def draw_matrix(settings: Draw, key: str, source: RandomSource) -> Array:
         settings.distribution, settings.low, settings.high, settings.spread, settings.mean, f"{key}."
     )
     name = array_name(key)
-    generator = choose_source(*spell_seed(settings, key), source, alone=not settings.by_row)
+    generator = choose_source(*spell_seed(settings, key), source, draws_once=not settings.by_row)
     shape, calls = (settings.shape[-1:], math.prod(settings.shape[:-1])) if settings.by_row else (settings.shape, 1)
     matrices = np.stack([generator.array(name, distribution, shape) for _ in range(calls)]).reshape(
         -1, *settings.shape[-2:]
@@ -163,12 +163,12 @@ def spell_seed(settings: Draw | Projections, key: str) -> tuple[str | None, int 
 
 
 def choose_source(
-    generator: str | None, seed: int | None, key: str, source: RandomSource, alone: bool = True
+    generator: str | None, seed: int | None, key: str, source: RandomSource, draws_once: bool = True
 ) -> RandomSource:
     name = source.generator if generator is None else generator
     if seed is None and name == source.generator:
         return source
-    return seed_source(name, source.seed if seed is None else seed, "seed" if seed is None else key, alone)
+    return seed_source(name, source.seed if seed is None else seed, "seed" if seed is None else key, draws_once)
 
 
 def drawn_shape(settings: Draw) -> tuple[int, int]:

@@ -210,7 +210,7 @@ def find_stream(settings: Projections, source: RandomSource) -> Stream | None:
             raise UserError(f"projections.generator={generator}: {settings.source} can be drawn only by torch")
         generator = "torch"
     if (generator or source.generator) != STREAMS:
-        return choose_source(generator, seed, key, source, alone=False).stream
+        return choose_source(generator, seed, key, source, draws_once=False).stream
     if seed is not None:
         raise UserError(f"{key}={seed} needs projections.generator, such as torch")
     if settings.order or settings.order_per_head:

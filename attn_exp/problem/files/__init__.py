@@ -79,9 +79,9 @@ def unreadable_entry(reason: str) -> Entry:
     return Entry((), "something that is not an array", refuse)
 
 
-def size_of(file: IO[bytes]) -> int:
-    size = file.seek(0, 2)
-    file.seek(0)
+def size_of(stream: IO[bytes]) -> int:
+    size = stream.seek(0, 2)
+    stream.seek(0)
     return size
 
 

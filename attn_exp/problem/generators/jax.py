@@ -78,8 +78,8 @@ def new_keys(start: Start) -> Iterator[Array]:
     if start.alone:
         yield key
     while True:
-        key, own = split(key)
-        yield np.asarray(own)
+        key, draw_key = split(key)
+        yield np.asarray(draw_key)
 
 
 def split_keys(start: Start) -> Iterator[Array]:

@@ -26,9 +26,9 @@ CALLED = {"text": "words"}
 """Sources whose name differs from their setting."""
 
 
-def find(key: str) -> Source:
+def find(setting: str) -> Source:
     names = (*NAMES, *registry.outside(__name__))
-    name = CALLED.get(key, key.removeprefix("source."))
+    name = CALLED.get(setting, setting.removeprefix("source."))
     if name not in names:
         raise UserError(
             unknown(
@@ -47,53 +47,55 @@ def source_settings(settings: Embeddings) -> dict[str, Any]:
     }
 
 
-def with_tokens(settings: Embeddings, path: str = INPUT) -> Embeddings:
+def with_tokens(settings: Embeddings, section: str = INPUT) -> Embeddings:
     if not isinstance(settings.tokens, str):
         return settings
     from attn_exp.problem.from_files import read_tokens  # noqa: PLC0415 - most runs read no files
 
-    return replace(settings, tokens=read_tokens(settings.tokens, f"{path}.tokens"))
+    return replace(settings, tokens=read_tokens(settings.tokens, f"{section}.tokens"))
 
 
-def select_source(settings: Embeddings, source: RandomSource, path: str = INPUT) -> tuple[Source, Asked] | None:
+def select_source(settings: Embeddings, source: RandomSource, section: str = INPUT) -> tuple[Source, Asked] | None:
     """Return the one source that the settings select, and its request; None if they select none.
 
     Raises:
         UserError: several sources are selected, or an unknown one, or its settings are invalid or incomplete.
     """
-    settings, selected = with_tokens(settings, path), source_settings(settings)
+    settings, selected = with_tokens(settings, section), source_settings(settings)
     if len(selected) > 1:
         first_key, second_key = list(selected)[:2]
-        array_name = "x" if path == INPUT else "the memory"
-        chosen = [CALLED.get(key, key) for key in (first_key, second_key) if path == INPUT and key in ("text", "file")]
+        array_name = "x" if section == INPUT else "the memory"
+        chosen = [
+            CALLED.get(key, key) for key in (first_key, second_key) if section == INPUT and key in ("text", "file")
+        ]
         hint = f"; embeddings={chosen[0]} unsets the other" if chosen else ""
         raise UserError(
-            f"{path}.{first_key} and {path}.{second_key} both define {array_name}; give only one of them{hint}"
+            f"{section}.{first_key} and {section}.{second_key} both define {array_name}; give only one of them{hint}"
         )
     for key, value in selected.items():
         member = find(key)
         if any(getattr(settings, name) is None for name in member.needs):
-            needs = " and ".join(f"{path}.{name}" for name in member.needs)
-            raise UserError(f"{path}.{key} needs {needs}")
-        source_value = value if member.settings is None else make(member.settings, value, f"{path}.{key}")
-        return member, Asked(settings, source_value, source.seed, source, path)
+            needs = " and ".join(f"{section}.{name}" for name in member.needs)
+            raise UserError(f"{section}.{key} needs {needs}")
+        source_value = value if member.settings is None else make(member.settings, value, f"{section}.{key}")
+        return member, Asked(settings, source_value, source.seed, source, section)
     return None
 
 
-def embed(settings: Embeddings, source: RandomSource, path: str = INPUT) -> Vectors | None:
+def embed(settings: Embeddings, source: RandomSource, section: str = INPUT) -> Vectors | None:
     """Return x with tokens in rows, and the token names read with it; None if no source is selected.
 
-    `path` is the section in which the user wrote the settings.
+    `section` is the section in which the user wrote the settings.
 
     Raises:
         UserError: as in `select_source`, or raised by the source.
     """
-    selected = select_source(settings, source, path)
+    selected = select_source(settings, source, section)
     if selected is None:
         return None
     member, request = selected
     if settings.columns and not member.turns:
-        raise UserError(f"{path}.columns=true transposes vectors that are written out or read, but these are drawn")
+        raise UserError(f"{section}.columns=true transposes vectors that are written out or read, but these are drawn")
     vectors = member.read(request)
     if not settings.columns:
         return vectors
@@ -185,15 +187,15 @@ def require_one_stage(stages: Arrays) -> None:
 
 
 def token_names(
-    names: tuple[str, ...] | int | None, count: int, path: str = "embeddings", letter: str = "x"
+    names: tuple[str, ...] | int | None, count: int, section: str = "embeddings", letter: str = "x"
 ) -> tuple[str, ...]:
     """Return the names given, or `x0`, `x1`, ...; there must be one for each row."""
     if not isinstance(names, tuple):
         if names not in (None, count):
-            raise UserError(f"{path}.tokens={names}, but there are {count} vectors")
+            raise UserError(f"{section}.tokens={names}, but there are {count} vectors")
         return tuple(f"{letter}{index}" for index in range(count))
     if len(names) != count:
-        raise UserError(f"{path}.tokens names {len(names)} tokens, but there are {count} vectors")
+        raise UserError(f"{section}.tokens names {len(names)} tokens, but there are {count} vectors")
     return names
 
 
