@@ -122,7 +122,7 @@ MUTANTS = [
     Mutant("a tail is not drawn anew", "problem/generators/torch.py", "blocks(self.fractions(BLOCK), mean, spread)", "blocks(fractions[-BLOCK:], mean, spread)", DRAWN),
     Mutant("a fused product is rounded twice", "problem/generators/torch.py", "np.where((error != 0) & even, odd, total)", "product.astype(np.float32) + added", DRAWN),
     Mutant("a logarithm of the wrong branch", "problem/generators/torch.py", "small = half < np.float32(0.707106781186547524)", "small = half < np.float32(0.7)", DRAWN),
-    Mutant("one key for every array", "problem/generators/jax.py", "key, draw_key = split(key)", "_, own = split(key)", DRAWN),
+    Mutant("one key for every array", "problem/generators/jax.py", "key, draw_key = split(key)", "_, draw_key = split(key)", DRAWN),
     Mutant("the output of MHA drawn last", "problem/projections.py", "    output = draw_linear_weight(stream, size, size)\n", "    output = draw_linear_weight(stream, size, size + 1)[:, 1:]\n", ("tests/problem/test_drawing.py",)),
     Mutant("biases are drawn after all matrices", "problem/projections.py", "default = pairs if", "default = pairs if not", ("tests/problem/test_drawing.py",)),
     Mutant("heads drawn as one", "problem/projections.py", "names = settings.order_per_head * head + settings.order", "names = settings.order_per_head + settings.order", ("tests/problem/test_drawing.py",)),

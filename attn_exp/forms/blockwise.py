@@ -1,8 +1,4 @@
-"""Attention in blocks of queries, on several threads, without ever forming the whole matrix.
-
-`attend` cuts the problem into tasks (heads and queries), makes jobs of them (a task and a run of keys), computes each
-job's sums on some thread, and divides them into the output.
-"""
+"""Attention in blocks of queries, on several threads, without ever forming the whole matrix."""
 
 from __future__ import annotations
 
@@ -24,6 +20,9 @@ from attn_exp.forms._blocks.threads import default_threads, one_blas_thread, run
 from attn_exp.forms.form import Form
 from attn_exp.forms.trace import CELLS, Trace
 from attn_exp.rules.rules import Rules
+
+# `attend` cuts the problem into tasks (heads and queries), makes jobs of them (a task and a run of keys), computes each
+# job's sums on some thread, and divides them into the output
 
 Tell = Callable[[float], None] | None
 """A function that receives the fraction done; several threads call it."""
