@@ -28,7 +28,7 @@ from attn_exp.forms.trace import Trace
 from attn_exp.own_code import error_line, fingerprint, module_of_members, unreadable
 from attn_exp.registry import Origin
 from attn_exp.rules.example import Example
-from attn_exp.rules.from_outside import difference, guarded, hold_methods, values_misfit
+from attn_exp.rules.from_outside import describe_difference, find_misfit, guard, guard_methods
 
 NAME = re.compile(r"[A-Za-z_]\w*")
 TABLES = ("comparison", "distances", "timings", "published")
@@ -220,7 +220,7 @@ def is_taken(kind: Kind, name: str, value: Any = None) -> bool:
         earlier = registry.OUTSIDE[kind.package, name].value
         return earlier is not registry.ABSENT and kind.home(earlier) != kind.home(value)
     if kind.name == "metric":
-        return name in ("all", *metrics.known())
+        return name in ("all", *metrics.all_metrics())
     built_in = registry.names(registry.folder(kind.package), without=(kind.name,))
     return name in built_in or name in yaml_choices(kind.group or kind.name)
 
@@ -242,18 +242,18 @@ def check_member(kind: Kind, name: str, value: Any, example: Any) -> Any:
     if example is not None and kind.has_example:
         check_example(kind, name, value, example)
     if kind.one_of:
-        hold_methods(value, name, kind.name)
+        guard_methods(value, name, kind.name)
         return value
     function = getattr(value, kind.function)
-    find_misfit, error = {"normalizer": (values_misfit, UserError), "form": (no_trace, OwnCodeError)}.get(
+    misfit, error = {"normalizer": (find_misfit, UserError), "form": (no_trace, OwnCodeError)}.get(
         kind.name, (None, UserError)
     )
-    guards = {kind.function: guarded(function, f"{kind.group or kind.name}={name}", find_misfit, error, NotFormedError)}
+    guards = {kind.function: guard(function, f"{kind.group or kind.name}={name}", misfit, error, NotFormedError)}
     return value._replace(**guards) if kind.name == "metric" else replace(value, **guards)
 
 
-def no_trace(given: tuple[Any, ...], said: Any) -> str:
-    return "" if isinstance(said, Trace) else f"{type(said).__name__}; expected a Trace"
+def no_trace(arguments: tuple[Any, ...], result: Any) -> str:
+    return "" if isinstance(result, Trace) else f"{type(result).__name__}; expected a Trace"
 
 
 def check_class(kind: Kind, value: Any) -> None:
@@ -273,6 +273,6 @@ def check_example(kind: Kind, name: str, value: Any, example: Any) -> None:
     for expected in (example, *outside):
         with unreadable(f"{kind.name}={name}: its EXAMPLE", "computed"):
             rule = value if kind.constant else reader.make(value, expected.settings, f"{kind.name}.{name}")
-            mismatch = difference(kind.name, rule, expected)
+            mismatch = describe_difference(kind.name, rule, expected)
         if mismatch:
             raise UserError(f"{kind.name}={name} does not reproduce its EXAMPLE: {mismatch}")

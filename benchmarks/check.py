@@ -36,10 +36,10 @@ import attn_exp  # noqa: E402 - from the checkout
 from attn_exp.diagnosis.asking.request import parse_request  # noqa: E402
 from attn_exp.diagnosis.judging.check import check  # noqa: E402
 from attn_exp.errors import UncalledError  # noqa: E402
-from attn_exp.experiment.verdict import Verdict, unfinished  # noqa: E402
+from attn_exp.experiment.verdict import Verdict, make_unfinished  # noqa: E402
 from attn_exp.forms import NAMES, form  # noqa: E402
 from attn_exp.forms._operator import attention  # noqa: E402
-from attn_exp.mistakes.precision import rounded  # noqa: E402
+from attn_exp.mistakes.precision import round_to_half  # noqa: E402
 from attn_exp.own_code import describe_function  # noqa: E402
 from tests.zoo.case import Case, names_said  # noqa: E402
 from tests.zoo.cases import CASES  # noqa: E402
@@ -90,7 +90,7 @@ def checked(function: Callable[..., Any], settings: Iterable[str], *more: str) -
     try:
         return check(own, parse_request([*settings, *more]))
     except UncalledError as error:
-        return unfinished(own.name, str(error), " ".join(settings))
+        return make_unfinished(own.name, str(error), " ".join(settings))
 
 
 def judged(case: Case, function: Callable[..., Any]) -> tuple[str, bool, str]:
@@ -113,7 +113,7 @@ def halved(function: Callable[..., Any]) -> Callable[..., Any]:
             import torch  # noqa: PLC0415 - the function has imported torch
 
             return output.to(torch.bfloat16)
-        return rounded(np.asarray(output, np.float64), "bfloat16") if isinstance(output, np.ndarray) else output
+        return round_to_half(np.asarray(output, np.float64), "bfloat16") if isinstance(output, np.ndarray) else output
 
     return wrapped
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from attn_exp.forms._blocks.tasks import KEYS, second_level
+from attn_exp.forms._blocks.tasks import KEYS, read_cache_size
 from attn_exp.processes import usable_cores
 from attn_exp.runs.provenance import cpu
 
@@ -56,7 +56,7 @@ def generation() -> str:
 
 def described() -> str:
     """Return its name, generation, cores and second-level cache, and the tile that follows from it."""
-    cache = second_level()
+    cache = read_cache_size()
     level = "of unknown size" if cache is None else f"{cache >> 10:,} KiB"
     cores = usable_cores()
     which = generation() or maker()

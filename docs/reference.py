@@ -67,7 +67,7 @@ def parts(docstring: str) -> Iterator[str]:
 def of_rules(group: str) -> Iterator[str]:
     """Yield the section of each rule of a group: what it does, its settings, its picture and its source."""
     for name in rules.names(group):
-        kind = rules.kind(group, name)
+        kind = rules.rule_class(group, name)
         text, source = told(kind.__doc__ or "")
         yield f"## `{group}={name}`"
         yield text
@@ -247,7 +247,7 @@ def convention_row(name: str, each: Convention) -> list[str]:
         "top_left": "first query with first key",
         "bottom_right": "last query with last key",
         "before_filler": "last query with last key before the filler",
-    }[each.where_it_stands]
+    }[each.default_align]
     return [
         f"`{name}`",
         "may not attend" if each.blocks else "may attend",

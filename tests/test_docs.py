@@ -159,7 +159,7 @@ def test_the_reference_shows_each_rule_with_its_settings_its_picture_and_its_sou
         section = text.split(f"## `{group}={name}`\n")[1].split("\n## ")[0]
         assert "```text\n" in section
         assert "0x" not in section
-        for field in fields(rules.kind(group, name)) if group != "normalizer" else ():
+        for field in fields(rules.rule_class(group, name)) if group != "normalizer" else ():
             assert f"| `{group}.{name}.{field.name}` |" in section
 
 

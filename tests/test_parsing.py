@@ -64,7 +64,7 @@ LYING = {
 def test_a_numpy_file_that_lies_is_one_line_wherever_it_is_read(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "a.npy"
     path.write_bytes(content)
-    for reader in (lambda: models.picture(str(path)), lambda: boxes.read_cells(path, "answer.weights")):
+    for reader in (lambda: models.read_patches(str(path)), lambda: boxes.read_cells(path, "answer.weights")):
         with pytest.raises(UserError) as error:
             reader()
         assert "\n" not in str(error.value)
@@ -122,4 +122,4 @@ def test_a_pipe_is_waited_for_nowhere(tmp_path: Path) -> None:
     assert own_code.fingerprint(tmp_path / "other.py")
     assert input_files.fingerprint(str(pipe)) == ""
     with pytest.raises(UserError, match="not a regular file"):
-        models.picture(str(pipe))
+        models.read_patches(str(pipe))

@@ -25,7 +25,7 @@ from attn_exp.diagnosis.judging.against import against
 from attn_exp.diagnosis.judging.check import check
 from attn_exp.diagnosis.judging.unasked import POINTS, arguments_of
 from attn_exp.errors import EXIT_CODES, NOT_VERIFIED, UNSHOWN, OwnCodeError, UncalledError, UserError, unknown
-from attn_exp.experiment.verdict import Verdict, summary_of, text_of, unfinished
+from attn_exp.experiment.verdict import Verdict, format_details, format_summary, make_unfinished
 from attn_exp.own_code import (
     AGAINST,
     OwnFunction,
@@ -104,7 +104,7 @@ def import_functions(
         try:
             functions.append(replace(find_function(target, FILES), target=target))
         except OwnCodeError as error:
-            verdict = verdict or unfinished(name, f"it {error.__cause__} {importing}", request.words)
+            verdict = verdict or make_unfinished(name, f"it {error.__cause__} {importing}", request.words)
     return functions, verdict
 
 
@@ -120,7 +120,7 @@ def reply_to(
 
 def reply_without_verdict(words: Sequence[str], target: str, reason: str, asked: str) -> dict[str, Any]:
     """Return the reply for a check whose process ended without a verdict."""
-    return reply_to(unfinished(target.rpartition(":")[2], reason, asked), words, target)
+    return reply_to(make_unfinished(target.rpartition(":")[2], reason, asked), words, target)
 
 
 def reply_uncalled(function: OwnFunction, why: str, words: Sequence[str]) -> dict[str, Any]:
@@ -161,7 +161,7 @@ def check_or_compare(functions: Sequence[OwnFunction], request: Request, quick: 
 
 def shown(verdict: Verdict, words: Sequence[str], name: str = "") -> str:
     if "--json" not in words:
-        return (text_of if "--verbose" in words else summary_of)(verdict, name)
+        return (format_details if "--verbose" in words else format_summary)(verdict, name)
     text = json.dumps(verdict.plain(), ensure_ascii=False, indent=1)
     return UNSHOWN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)  # escape control characters
 

@@ -1,4 +1,8 @@
-"""Compare all variants of a run with the reference and with each other."""
+"""Compare all variants of a run with the reference and with each other.
+
+`compare` does all of it: `prepare` builds the problem and settles the variants, `tabulate` computes and measures them,
+`complete` adds what only a single run has. `tabulate_seeds` does the work of `tabulate` for many seeds at once.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +19,21 @@ from attn_exp import forms, registry
 from attn_exp.config.schema import Config
 from attn_exp.errors import OwnCodeError, UserError, shown
 from attn_exp.experiment import checks, ladder, long_runs
-from attn_exp.experiment.executing import embedded, execute, find_type, joined, keep, placed, rounded
+from attn_exp.experiment.executing import (
+    embed_positions,
+    execute,
+    find_type,
+    keep,
+    merge_and_project,
+    prepare_heads,
+    round_inputs,
+)
 from attn_exp.experiment.long_runs import Progress
-from attn_exp.experiment.measuring import describe, distance, make_rows, measure
+from attn_exp.experiment.measuring import describe, make_rows, measure, measure_distance
 from attn_exp.experiment.row import Comparison, Distance, Row
 from attn_exp.experiment.variant import Bind, Settled, baseline, settle
-from attn_exp.forms.trace import ApartError, Trace, pile_traces
-from attn_exp.problem.problem import Pass, Problem, ask_model, build, build_each, stacked
+from attn_exp.forms.trace import CannotStackError, Trace, stack_traces
+from attn_exp.problem.problem import Pass, Problem, build, build_each, fill_in_from_model, stack_problems
 from attn_exp.reference import oracle
 
 
@@ -33,18 +45,18 @@ def compare(config: Config, bind: Bind | None = None) -> Comparison:
     Raises:
         UserError: the settings do not fit the problem, or the problem is inconsistent.
     """
-    wanted = checks.wanted(config)
-    return completed(tabulate(config, bind=bind), wanted)
+    check_names = checks.choose_checks(config)
+    return complete(tabulate(config, bind=bind), check_names)
 
 
-def completed(comparison: Comparison, wanted: Sequence[str]) -> Comparison:
-    """Add distances between variants, the ladder steps that explain them, findings of `wanted` checks, and verdicts."""
+def complete(comparison: Comparison, check_names: Sequence[str]) -> Comparison:
+    """Add distances between variants, the ladder steps that explain them, the findings of checks, and verdicts."""
     config, variants = comparison.config, comparison.variants
-    steps, rungs = ladder.ladders(comparison)
+    steps, rungs = ladder.build_ladders(comparison)
     return replace(
         comparison,
-        distances=tuple(every_distance(variants, comparison.traces)),
-        checks=checks.find(wanted, config, comparison.problem, variants),
+        distances=tuple(measure_distances(variants, comparison.traces)),
+        checks=checks.run_checks(check_names, config, comparison.problem, variants),
         verdicts={variant.name: variant.own.judge(variant.heads) for variant in variants if variant.own is not None},
         steps=steps,
         rungs=rungs,
@@ -60,46 +72,50 @@ def tabulate(
 ) -> Comparison:
     """Compute a row for every variant of the configuration, and compare the variants with printed results.
 
-    A sweep needs no more than this; `completed` adds the rest. `under_way` is the forward pass of a model, which the
+    A sweep needs no more than this; `complete` adds the rest. `under_way` is the forward pass of a model, which the
     points of a sweep share. If `dtype` is coarser than float64, the inputs are first rounded to it; the error then
     covers all queries, and the expected outputs are computed in float64 from the same inputs.
 
     Raises:
         UserError: as for `compare`.
     """
-    config, problem, variants = prepared(config, under_way, bind)
+    config, problem, variants = prepare(config, under_way, bind)
     if dtype != "float64":
-        kind = find_type(dtype)
-        problem = rounded(problem, kind)
-        variants = tuple(replace(variant, given_in=kind) for variant in variants)
+        input_dtype = find_type(dtype)
+        problem = round_inputs(problem, input_dtype)
+        variants = tuple(replace(variant, given_in=input_dtype) for variant in variants)
     traces, seconds, variants = compute_all(variants, problem, config.weights, progress)
-    check_any(variants)
-    answered = [variant for variant in variants if not variant.refused]
+    refuse_if_none_runs(variants)
+    runnable = [variant for variant in variants if not variant.refused]
     if dtype == "float64":
-        expected = oracle.answers({variant.name: variant.question for variant in answered}, stacked([problem]))
+        expected = oracle.answer_all(
+            {variant.name: variant.question for variant in runnable}, stack_problems([problem])
+        )
     else:
-        exact = rounded(problem, np.dtype(np.float64))
-        expected = {variant.name: exact_answer(variant, exact) for variant in answered}
+        exact = round_inputs(problem, np.dtype(np.float64))
+        expected = {variant.name: compute_exact_answer(variant, exact) for variant in runnable}
         traces = {  # converted to float64, so that measuring them causes no rounding
             name: trace.replace(**{stage: array.astype(np.float64) for stage, array in trace.stages()})
             for name, trace in traces.items()
         }
     rows = make_rows(config, problem, variants, traces, expected)
     published = (  # most runs have no printed results
-        registry.module(__package__, "published").hold(config, problem, variants, traces) if config.published else ()
+        registry.module(__package__, "published").compare_with_document(config, problem, variants, traces)
+        if config.published
+        else ()
     )
     return Comparison(config, problem, variants, rows, (), traces, published, seconds=seconds)
 
 
-def exact_answer(variant: Settled, problem: Problem) -> oracle.Answer:
+def compute_exact_answer(variant: Settled, problem: Problem) -> oracle.Answer:
     """Compute the expected answer of a variant, without its mistakes, from a float64 problem."""
     trace = execute(replace(variant.exact, mistakes=()), problem)
     weights = np.empty(0) if trace.weights is None else trace.weights
-    output = None if trace.output is None else trace.output[None]
-    return oracle.Answer(tuple(range(len(problem.tokens))), weights[None], output)
+    stacked_output = None if trace.output is None else trace.output[None]
+    return oracle.Answer(tuple(range(len(problem.tokens))), weights[None], stacked_output)
 
 
-def prepared(
+def prepare(
     config: Config, under_way: Pass | None = None, bind: Bind | None = None
 ) -> tuple[Config, Problem, tuple[Settled, ...]]:
     """Return the settings (completed with those of the model), the problem, and the settled variants.
@@ -107,10 +123,10 @@ def prepared(
     Raises:
         UserError: as for `compare`.
     """
-    config = ask_model(config, under_way)
+    config = fill_in_from_model(config, under_way)
     if not config.variant:
         raise UserError("variant=[] leaves nothing to compare; choose at least one, such as variant=[matrix]")
-    long_runs.check_drawn(config)
+    long_runs.refuse_too_large_inputs(config)
     problem = build(config)
     long_runs.refuse_too_large([long_runs.estimate_matrices(config, len(problem.tokens), problem.keys)])
     variants = tuple(settle(name, variant, config, problem, bind) for name, variant in config.variant.items())
@@ -120,7 +136,7 @@ def prepared(
             raise UserError(
                 f"{setting} is code, which runs only if the command line names it; type {setting} to run it"
             )
-    check_any(variants)
+    refuse_if_none_runs(variants)
     if config.against not in (None, *config.variant):
         rows = ", ".join(config.variant)
         raise UserError(f"against={shown(config.against)}: there is no such row; choose one of {rows}")
@@ -130,7 +146,7 @@ def prepared(
     return config, problem, variants
 
 
-def check_any(variants: Sequence[Settled]) -> None:
+def refuse_if_none_runs(variants: Sequence[Settled]) -> None:
     if all(variant.refused for variant in variants):
         raise UserError("; ".join(f"{variant.name}: {variant.refused}" for variant in variants))
 
@@ -145,7 +161,7 @@ def compute_all(
     traces = {variant.name: Trace() for variant in variants}
     seconds, failed = {}, dict[str, str]()
     for done, variant in enumerate(variants):
-        problem = embedded(variant, problem)  # variants with the same positions share one projection of x
+        problem = embed_positions(variant, problem)  # variants with the same positions share one projection of x
         tell = partial(progress.tell, variant.name, len(variants), done) if progress else None
         start = perf_counter()
         try:
@@ -159,16 +175,16 @@ def compute_all(
     return traces, seconds, tuple(replace(variant, failed=failed.get(variant.name, "")) for variant in variants)
 
 
-def every_distance(variants: Sequence[Settled], traces: Mapping[str, Trace]) -> Iterator[Distance]:
+def measure_distances(variants: Sequence[Settled], traces: Mapping[str, Trace]) -> Iterator[Distance]:
     stacks = [(variant, traces[variant.name].as_stack()) for variant in variants if not variant.refused]
-    for (first, left), (second, right) in itertools.combinations(stacks, 2):
-        apart = distance(left, right, forms.coarser(first.computed_in, second.computed_in))
-        yield Distance(first.name, second.name, **{column: values[0] for column, values in apart.items()})
+    for (one, left), (other, right) in itertools.combinations(stacks, 2):
+        columns = measure_distance(left, right, forms.coarser(one.computed_in, other.computed_in))
+        yield Distance(one.name, other.name, **{column: values[0] for column, values in columns.items()})
 
 
 # Points of a sweep that differ only in their seed, computed at once, with the same rows as `tabulate` gives for each
 
-MOST_NUMBERS, MOST_POINTS = 2**19, 256
+MOST_ENTRIES, MOST_POINTS = 2**19, 256
 """Limits of a stack: the number of entries of its largest arrays (4 MiB each), and the number of points."""
 
 
@@ -188,43 +204,45 @@ def tabulate_seeds(config: Config, seeds: Sequence[int]) -> list[list[Rows]]:
     once.
 
     Raises:
-        ApartError: the points cannot be stacked; compute each of them separately.
+        CannotStackError: the points cannot be stacked; compute each of them separately.
         Exception: whatever `tabulate` raises for one of the points.
     """
     if config.dtype or config.published or config.model.family is not None:  # these need more than rows
-        raise ApartError
-    _, first, variants = prepared(config)
-    count = most_points(first, variants)
+        raise CannotStackError
+    _, first_problem, variants = prepare(config)
+    count = count_points_per_stack(first_problem, variants)
     if count < 2 or any(variant.computed_in != np.float64 for variant in variants):
-        raise ApartError
+        raise CannotStackError
     batches = (seeds[start : start + count] for start in range(0, len(seeds), count))
-    return [tabulate_stack(config, first, variants, batch) for batch in batches]
+    return [tabulate_stack(config, first_problem, variants, batch) for batch in batches]
 
 
-def most_points(problem: Problem, variants: Sequence[Settled]) -> int:
+def count_points_per_stack(problem: Problem, variants: Sequence[Settled]) -> int:
     """Return the maximum number of points in a stack; below 2 if the arrays are too large for stacking to pay off."""
     width = max((side.shape[1] for side in (problem.q, problem.k, problem.v) if side is not None), default=1)
     pairs = len(problem.tokens) * problem.keys
     largest = max(pairs * max(width, *(5 * variant.head for variant in variants)), problem.keys * width * width)
-    return min(MOST_POINTS, MOST_NUMBERS // largest)
+    return min(MOST_POINTS, MOST_ENTRIES // largest)
 
 
-def tabulate_stack(config: Config, first: Problem, variants: Sequence[Settled], seeds: Sequence[int]) -> list[Rows]:
+def tabulate_stack(
+    config: Config, first_problem: Problem, variants: Sequence[Settled], seeds: Sequence[int]
+) -> list[Rows]:
     problems = build_each(config, seeds)
-    problem = stacked(problems)
-    chosen = [variant for variant in variants if not variant.refused]
+    problem = stack_problems(problems)
+    runnable = [variant for variant in variants if not variant.refused]
     traces = {
-        variant.name: trace_at_once(variant, problem)
+        variant.name: trace_stack(variant, problem)
         if can_stack(variant, problem, config.weights)
-        else pile_traces([keep(variant, each, config.weights) for each in problems])
-        for variant in chosen
+        else stack_traces([keep(variant, single, config.weights) for single in problems])
+        for variant in runnable
     }
-    expected = oracle.answers({variant.name: variant.question for variant in chosen}, problem)
-    numbers = measure(chosen, traces, expected, baseline(config, chosen).name)
+    expected = oracle.answer_all({variant.name: variant.question for variant in runnable}, problem)
+    numbers = measure(runnable, traces, expected, baseline(config, runnable).name)
     return [
         Rows(
             points=len(seeds),
-            shared=describe(variant, config, first, traces.get(variant.name, Trace()), {}),
+            shared=describe(variant, config, first_problem, traces.get(variant.name, Trace()), {}),
             columns=numbers.get(variant.name, {}),
         )
         for variant in variants
@@ -232,17 +250,17 @@ def tabulate_stack(config: Config, first: Problem, variants: Sequence[Settled], 
 
 
 def can_stack(variant: Settled, problem: Problem, weights: str) -> bool:
-    is_whole = problem.weights is None and problem.q is not None and problem.v is not None
+    has_inputs = problem.weights is None and problem.q is not None and problem.v is not None
     # a position rule from a plugin may be able to encode only one problem
     is_plain = variant.empty == "zeros" and variant.rules.plain and not (variant.mistakes or variant.positions)
     member = variant.member
     keeps_all = weights != "blocks" and member.keeping(weights) is member.attend
-    return is_whole and is_plain and not variant.tiled and keeps_all and member.stacked is not None
+    return has_inputs and is_plain and not variant.tiled and keeps_all and member.stacked is not None
 
 
-def trace_at_once(variant: Settled, problem: Problem) -> Trace:
+def trace_stack(variant: Settled, problem: Problem) -> Trace:
     assert variant.member.stacked is not None
-    stages = variant.member.stacked(*(side[:, None] for side in placed(variant, problem)), variant.rules)  # type: ignore[index] # it has all three
+    stages = variant.member.stacked(*(side[:, None] for side in prepare_heads(variant, problem)), variant.rules)  # type: ignore[index] # it has all three
     trace = Trace().replace(**{name: array[:, 0] for name, array in stages.stages()})
     assert trace.context is not None
-    return trace.replace(output=joined(trace.context, variant, problem))
+    return trace.replace(output=merge_and_project(trace.context, variant, problem))

@@ -1,4 +1,8 @@
-"""Run a variant on a problem, with its form or as a recipe of steps; round inputs to a dtype; measure the time."""
+"""Run a variant on a problem, with its form or as a recipe of steps; round inputs to a dtype; measure the time.
+
+From x to the output: `embed_positions`, `prepare_heads`, the form's `attend`, `replace_empty_rows`,
+`merge_and_project`. A variant with mistakes runs as a `Recipe` instead: the same in steps that can be replaced.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +20,19 @@ import numpy as np
 from attn_exp import mistakes
 from attn_exp.arrays import Array, bfloat16
 from attn_exp.errors import UserError, unknown
-from attn_exp.experiment.library_conventions import empty_rows, filled
+from attn_exp.experiment.library_conventions import fill_empty_rows, replace_empty_rows
 from attn_exp.experiment.row import Timing
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.pipeline import At, Given, Recipe, Step, compute
 from attn_exp.forms.steps import join_heads, project, share, share_in_turns, split
 from attn_exp.forms.trace import CELLS, Trace, summarize_weights
-from attn_exp.problem.problem import Problem, pool_heads, sides, with_sides
+from attn_exp.problem.problem import Problem, fill_in_qkv, pool_heads, project_qkv
 from attn_exp.rules import AbsentMask
 from attn_exp.rules.scores.score import Score
 
 
 def execute(settled: Settled, problem: Problem) -> Trace:
-    return computed(settled, problem, settled.member.attend)
+    return run_form(settled, problem, settled.member.attend)
 
 
 def keep(settled: Settled, problem: Problem, weights: str, tell: Callable[[float], None] | None = None) -> Trace:
@@ -37,20 +41,20 @@ def keep(settled: Settled, problem: Problem, weights: str, tell: Callable[[float
     If the problem has no values, the weights are its result and are kept in full.
     """
     kept = "full" if problem.v is None else weights
-    trace = computed(settled, problem, settled.member.keeping(kept, tell))
+    trace = run_form(settled, problem, settled.member.keeping(kept, tell))
     if weights != "blocks" or trace.weights is None or trace.output is None:
         return trace
     summary = summarize_weights(trace.weights, CELLS)
     return trace.replace(**dict.fromkeys(("scores", "logits", "capped", "masked", "weights")), summary=summary)
 
 
-def computed(settled: Settled, problem: Problem, attend: Callable[..., Trace]) -> Trace:
+def run_form(settled: Settled, problem: Problem, attend: Callable[..., Trace]) -> Trace:
     """Run the problem through a form, or through a recipe if the variant has mistakes."""
     if settled.mistakes:
-        return mistaken(settled, problem)
+        return run_with_mistakes(settled, problem)
     if settled.own is not None and settled.own.layer:
         return settled.own.whole(settled.question, problem, usual=isinstance(settled.scale, bool) and settled.scale)
-    q, k, v = placed(settled, problem)
+    q, k, v = prepare_heads(settled, problem)
     if problem.weights is not None:
         weights = np.broadcast_to(problem.weights, (settled.head, *problem.weights.shape))
         mix = settled.member.mix
@@ -59,55 +63,55 @@ def computed(settled: Settled, problem: Problem, attend: Callable[..., Trace]) -
     else:
         stages = attend(q, k, v, settled.rules)
     if settled.own is None:  # a user's own function decides what rows without keys give
-        stages = empty_rows(stages, settled.rules, settled.empty)
+        stages = replace_empty_rows(stages, settled.rules, settled.empty)
     if stages.context is None:
         return stages
-    return stages.replace(output=joined(stages.context, settled, problem))
+    return stages.replace(output=merge_and_project(stages.context, settled, problem))
 
 
-def answer(trace: Trace) -> Array:
+def get_answer(trace: Trace) -> Array:
     """Return the output of a trace, or its weights if the problem has no values."""
-    last = trace.weights if trace.output is None else trace.output
-    assert last is not None
-    return last
+    array = trace.weights if trace.output is None else trace.output
+    assert array is not None
+    return array
 
 
 def follows_steps(settled: Settled, problem: Problem) -> bool:
     """Return whether a variant gives the same result as its recipe; kernels and library conventions may not."""
-    made, trace = stages_of(right(settled), settled, problem) or {}, execute(settled, problem)
-    mine, last = made.get("weights" if trace.output is None else "output", np.empty(0)), answer(trace)
-    return mine.shape == last.shape and np.allclose(mine, last, rtol=1e-4, atol=1e-4, equal_nan=True)
+    stages, trace = try_stages(make_recipe(settled), settled, problem) or {}, execute(settled, problem)
+    actual, expected = stages.get("weights" if trace.output is None else "output", np.empty(0)), get_answer(trace)
+    return actual.shape == expected.shape and np.allclose(actual, expected, rtol=1e-4, atol=1e-4, equal_nan=True)
 
 
-def placed(settled: Settled, problem: Problem) -> tuple[Array | None, Array | None, Array | None]:
+def prepare_heads(settled: Settled, problem: Problem) -> tuple[Array | None, Array | None, Array | None]:
     """Return q `[h t d]`, k `[g s d]` and v `[g s e]`, with positions encoded and key/value heads pooled."""
-    problem = embedded(settled, problem)
-    flat, shares = (problem.q, problem.k, problem.v), settled.heads
-    q = None if flat[0] is None else split(flat[0], shares.query)
-    k, v = (None if side is None else pool_heads(split(side, shares.given), shares) for side in flat[1:])
+    problem = embed_positions(settled, problem)
+    inputs, heads = (problem.q, problem.k, problem.v), settled.heads
+    q = None if inputs[0] is None else split(inputs[0], heads.query)
+    k, v = (None if array is None else pool_heads(split(array, heads.given), heads) for array in inputs[1:])
     for position in settled.positions:
         if q is not None and k is not None:
             q = position.turn(q, np.arange(q.shape[1]) + first_position(settled, problem))
             k = position.turn_key(k, np.arange(k.shape[1]))
     if settled.tiled and k is not None:
-        turns = np.arange(shares.query) % shares.shared
-        k, v = k[turns], None if v is None else v[turns]
+        head_order = np.arange(heads.query) % heads.shared
+        k, v = k[head_order], None if v is None else v[head_order]
     return q, k, v
 
 
-def embedded(settled: Settled, problem: Problem) -> Problem:
+def embed_positions(settled: Settled, problem: Problem) -> Problem:
     """Return the problem with q, k and v projected from x after the variant's positions are encoded in x.
 
     The problem is returned unchanged if no position changes x, or if the positions are already encoded. A recipe with
     mistakes and a user's own layer encode positions in x themselves.
     """
-    marks = tuple(position for position in settled.positions if position.changes_x)
+    positions = tuple(position for position in settled.positions if position.changes_x)
     if settled.mistakes or (settled.own is not None and settled.own.layer):
-        marks = ()
-    if problem.x is None or problem.marks == marks:
+        positions = ()
+    if problem.x is None or problem.marks == positions:
         return problem
-    q, k, v = sides(problem, lambda x: functools.reduce(lambda x, position: position.embed(x), marks, x))
-    return replace(problem, q=q, k=k, v=v, marks=marks)
+    q, k, v = project_qkv(problem, lambda x: functools.reduce(lambda x, position: position.embed(x), positions, x))
+    return replace(problem, q=q, k=k, v=v, marks=positions)
 
 
 def first_position(settled: Settled, problem: Problem) -> int:
@@ -118,10 +122,10 @@ def first_position(settled: Settled, problem: Problem) -> int:
     return problem.past if problem.past else int(settled.rules.offset)
 
 
-def joined(context: Array, settled: Settled, problem: Problem) -> Array:
+def merge_and_project(context: Array, settled: Settled, problem: Problem) -> Array:
     """Merge the heads to `[t h*e]`, and multiply by W_o if the variant has an output projection."""
-    merged, is_mixed = join_heads(context), settled.output_projection and problem.projections
-    return project("o", merged, problem.projections) if is_mixed else merged
+    merged, has_projection = join_heads(context), settled.output_projection and problem.projections
+    return project("o", merged, problem.projections) if has_projection else merged
 
 
 # Dtypes
@@ -138,59 +142,65 @@ def find_type(name: str) -> Any:
         raise UserError("dtype=bfloat16 needs the package ml_dtypes: pip install ml_dtypes") from error
 
 
-def limits(dtype: Any) -> Any:
+def float_info(dtype: Any) -> Any:
     """Return the `finfo` of a dtype, from NumPy or from the package that defines the dtype, such as bfloat16."""
     return sys.modules[np.dtype(dtype).type.__module__].finfo(dtype)
 
 
-def rounded(problem: Problem, to: Any) -> Problem:
+def round_inputs(problem: Problem, dtype: Any) -> Problem:
     """Return the problem with its inputs rounded to a dtype, and q, k and v projected again in that dtype.
 
     The result includes the rounding errors of the projection, which rounding q, k and v alone would leave out.
     """
-    arrays = {name: cast(getattr(problem, name), to) for name in ("x", "memory", "q", "k", "v", "weights")}
+    arrays = {name: cast(getattr(problem, name), dtype) for name in ("x", "memory", "q", "k", "v", "weights")}
     if problem.x is None:
         return replace(problem, **arrays)
-    projections = {name: cast(array, to) for name, array in problem.projections.items()}
-    return with_sides(replace(problem, projections=projections, **arrays))
+    projections = {name: cast(array, dtype) for name, array in problem.projections.items()}
+    return fill_in_qkv(replace(problem, projections=projections, **arrays))
 
 
-def cast(array: Array | None, to: Any) -> Any:
-    return None if array is None else array.astype(to)
+def cast(array: Array | None, dtype: Any) -> Any:
+    return None if array is None else array.astype(dtype)
 
 
 # Time and peak memory
 
-BUDGET = 0.005
-"""Seconds for timing all variants of a run; a variant that takes longer than its share runs once."""
+TIMING_BUDGET = 0.005
+"""Seconds for timing all variants of a run together; a variant that takes longer than its share runs once."""
 
-ENOUGH = 0.5
+SLOW = 0.5
 """Seconds above which a variant is not run again: its time is that of the comparison, and its peak memory is not
 measured, since tracing makes Python loops several times slower."""
 
 
 def measure(
-    variants: Sequence[Settled], problem: Problem, known: Mapping[str, float] | None = None
+    variants: Sequence[Settled], problem: Problem, known_seconds: Mapping[str, float] | None = None
 ) -> tuple[Timing, ...]:
     """Run every variant as often as its share of the budget allows, and once more to measure its peak memory.
 
-    `known` has the seconds that each variant took before; slow variants are not run again and have no peak memory.
+    `known_seconds` has the time of each variant in an earlier run; slow variants are not run again and have no peak
+    memory.
     """
-    computed = [variant for variant in variants if not variant.refused]
-    share, before = BUDGET / len(computed), known or {}
-    return tuple(measure_one(variant, problem, share, before.get(variant.name, 0.0)) for variant in computed)
+    runnable = [variant for variant in variants if not variant.refused]
+    budget, seconds = TIMING_BUDGET / len(runnable), known_seconds or {}
+    return tuple(measure_one(variant, problem, budget, seconds.get(variant.name, 0.0)) for variant in runnable)
 
 
-def measure_one(settled: Settled, problem: Problem, share: float, before: float) -> Timing:
-    if before > ENOUGH and not settled.member.library:  # a library's first run includes loading it
-        return Timing(settled.name, before, before, 1, None)
+def measure_one(settled: Settled, problem: Problem, budget: float, known_seconds: float) -> Timing:
+    if known_seconds > SLOW and not settled.member.library:  # a library's first run includes loading it
+        return Timing(settled.name, known_seconds, known_seconds, 1, None)
     times: list[float] = []
-    while not times or sum(times) + times[-1] < share:
+    while not times or sum(times) + times[-1] < budget:
         start = perf_counter()
         execute(settled, problem)
         times.append(perf_counter() - start)
-    peak = None if times[0] >= ENOUGH else peak_bytes(settled, problem)
-    return Timing(settled.name, sorted(times)[len(times) // 2], min(times), len(times), peak)
+    return Timing(
+        variant=settled.name,
+        median_s=sorted(times)[len(times) // 2],
+        minimum_s=min(times),
+        runs=len(times),
+        peak_bytes=None if times[0] >= SLOW else peak_bytes(settled, problem),
+    )
 
 
 def peak_bytes(settled: Settled, problem: Problem) -> int:
@@ -211,28 +221,28 @@ STAGES = ("q", "k", "v", "scores", "logits", "capped", "masked", "weights", "con
 Stages = dict[str, Array]
 
 
-def right(settled: Settled) -> Recipe:
+def make_recipe(settled: Settled) -> Recipe:
     return Recipe(
         settled.rules, settled.heads.query, settled.heads.shared, settled.positions,
         output_projection=settled.output_projection, share=share_in_turns if settled.tiled else share,
     )  # fmt: skip
 
 
-def given_to(settled: Settled, problem: Problem) -> Given:
-    """Return the inputs of the recipe: x, or q, k and v if there is no x or if key/value heads are pooled.
+def make_input(settled: Settled, problem: Problem) -> Given:
+    """Return the input of the recipe: x, or q, k and v if there is no x or if key/value heads are pooled.
 
     There are none if the problem starts from given weights.
     """
-    shares = settled.heads
+    heads = settled.heads
     if problem.weights is not None:
         return Given()
-    if problem.x is not None and shares.shared == shares.given:
+    if problem.x is not None and heads.shared == heads.given:
         memory = None if problem.memory is None else problem.memory[None]
         return Given(x=problem.x[None], arrays=problem.projections, memory=memory, past=problem.past)
     assert problem.q is not None and problem.k is not None
     values = problem.k if problem.v is None else problem.v
-    k, v = (pool_heads(split(side, shares.given), shares) for side in (problem.k, values))
-    return Given(split(problem.q, shares.query)[None], k[None], v[None], past=problem.past)
+    k, v = (pool_heads(split(array, heads.given), heads) for array in (problem.k, values))
+    return Given(split(problem.q, heads.query)[None], k[None], v[None], past=problem.past)
 
 
 def compute_stages(recipe: Recipe, settled: Settled, problem: Problem, copies: int = 1) -> Stages:
@@ -243,12 +253,12 @@ def compute_stages(recipe: Recipe, settled: Settled, problem: Problem, copies: i
     """
     if problem.weights is not None:
         return mix_given_weights(recipe, settled, problem, copies)
-    given = given_to(settled, problem)
+    given = make_input(settled, problem)
     if copies > 1:
         copied: dict[str, Any] = {
-            name: np.repeat(side, copies, axis=0) for name in "xqkv" if (side := getattr(given, name)) is not None
+            name: np.repeat(array, copies, axis=0) for name in "xqkv" if (array := getattr(given, name)) is not None
         }
-        given = replace(given, apart=True, **copied)
+        given = replace(given, independent=True, **copied)
     stages = compute(recipe, given)
     if given.x is None:
         stages["output"] = project_output(recipe, stages, problem)
@@ -275,13 +285,13 @@ def project_output(recipe: Recipe, stages: Stages, problem: Problem) -> Array:
     return np.asarray(recipe.finish(at, merged, weight, bias)) if recipe.output_projection else merged
 
 
-def mistaken(settled: Settled, problem: Problem) -> Trace:
+def run_with_mistakes(settled: Settled, problem: Problem) -> Trace:
     """Compute a variant with its mistakes and return every stage, `[h t ...]`.
 
     Raises:
         UserError: a mistake has an effect only across several calls, or cannot be applied to these shapes.
     """
-    recipe = filled(mistakes.applied(settled.mistakes, right(settled)), settled.empty)
+    recipe = fill_empty_rows(mistakes.apply_mistakes(settled.mistakes, make_recipe(settled)), settled.empty)
     try:
         return Trace(**{name: array[0] for name, array in compute_stages(recipe, settled, problem).items()})
     except (ValueError, KeyError) as error:  # shapes, or a matrix that pooled heads lack
@@ -290,7 +300,7 @@ def mistaken(settled: Settled, problem: Problem) -> Trace:
         ) from error
 
 
-def stages_of(recipe: Recipe, settled: Settled, problem: Problem) -> Stages | None:
+def try_stages(recipe: Recipe, settled: Settled, problem: Problem) -> Stages | None:
     shared = settled.heads.shared
     try:
         with np.errstate(all="ignore"):
@@ -304,55 +314,61 @@ def stages_of(recipe: Recipe, settled: Settled, problem: Problem) -> Stages | No
     return arrays
 
 
-FED_WITH = {
+STEP_INPUTS = {
     "score": ("q", "k"), "scaled": ("scores",), "bent": ("logits",), "biased": ("capped",), "normalize": ("masked",),
     "mix": ("weights", "v", "k"), "merge": ("context",),
 }  # fmt: skip
 """The stages that each step of a recipe takes as inputs."""
 
 
-def departures(settled: Settled, problem: Problem, trace: Trace) -> tuple[str, ...]:
+def find_departures(settled: Settled, problem: Problem, trace: Trace) -> tuple[str, ...]:
     """Return the stages of a variant that do not follow from its earlier stages by the definition of attention.
 
     Each step of the right recipe is applied to the stages that the variant's trace recorded, so a mistake is reported
     where it is made and not in every later stage. A stage with the wrong shape is reported too.
     """
-    recipe, inputs_of, skipped = filled(right(settled), settled.empty), dict(FED_WITH), set[str]()
+    recipe, inputs_of, not_compared = (
+        fill_empty_rows(make_recipe(settled), settled.empty),
+        dict(STEP_INPUTS),
+        set[str](),
+    )
     if any(isinstance(mask, AbsentMask) for mask in settled.rules.masks):
-        recipe, skipped = recipe.with_rules(masks=()), {"masked", "weights"}
+        recipe, not_compared = recipe.with_rules(masks=()), {"masked", "weights"}
     if settled.rules.bend_last:  # then nothing is capped before the mask
         inputs_of.pop("bent")
-        skipped.add("capped")
+        not_compared.add("capped")
     recorded = {name: array[None] for name, array in trace.stages()}
     steps = {step: partial(apply_to, recorded, getattr(recipe, step), stages) for step, stages in inputs_of.items()}
     expected = compute_stages(recipe.changed(**steps), settled, problem)
-    compared = [name for name in recorded if name in expected and name not in skipped]
-    return tuple(name for name in compared if not is_close(recorded[name], expected[name]))
+    names = [name for name in recorded if name in expected and name not in not_compared]
+    return tuple(name for name in names if not is_close(recorded[name], expected[name]))
 
 
-def apply_to(held: Stages, step: Step, stages: Sequence[str], at: At, *given: Any) -> Array:
-    """Apply a step to stages of a trace; use its own arguments if stages are missing or have the wrong shape."""
-    known = [held.get(name, array) for name, array in zip(stages, given, strict=False)]
+def apply_to(recorded: Stages, step: Step, stages: Sequence[str], at: At, *arguments: Any) -> Array:
+    """Apply a step to the recorded `stages`, or to its own arguments if these are missing or do not fit."""
+    replaced = [recorded.get(name, array) for name, array in zip(stages, arguments, strict=False)]
     try:
-        return np.asarray(step(at, *known, *given[len(known) :]))
+        return np.asarray(step(at, *replaced, *arguments[len(replaced) :]))
     except ValueError:
-        return np.asarray(step(at, *given))
+        return np.asarray(step(at, *arguments))
 
 
-def is_close(mine: Array, expected: Array) -> bool:
-    close = 1000 * float(np.finfo(mine.dtype).eps)
-    large = float(np.abs(expected[np.isfinite(expected)]).max(initial=0.0))
-    return expected.shape == mine.shape and np.allclose(mine, expected, rtol=close, atol=close * large, equal_nan=True)
+def is_close(actual: Array, expected: Array) -> bool:
+    tolerance = 1000 * float(np.finfo(actual.dtype).eps)
+    magnitude = float(np.abs(expected[np.isfinite(expected)]).max(initial=0.0))
+    return expected.shape == actual.shape and np.allclose(
+        actual, expected, rtol=tolerance, atol=tolerance * magnitude, equal_nan=True
+    )
 
 
-def features(asked: Iterable[tuple[Recipe, Given]]) -> set[str]:
+def list_features(computations: Iterable[tuple[Recipe, Given]]) -> set[str]:
     """Return the features that recipes use, named as in `Mistake.needs`."""
-    words = set()
-    for recipe, given in asked:
+    names = set()
+    for recipe, given in computations:
         rules, array = recipe.rules, given.q if given.x is None else given.x
-        words |= {type(rule).__name__.lower() for rule in (*rules.masks, *recipe.positions)}
-        words |= {kind.__name__.lower() for rule in rules.scores for kind in type(rule).__mro__}
-        there = {
+        names |= {type(rule).__name__.lower() for rule in (*rules.masks, *recipe.positions)}
+        names |= {rule_class.__name__.lower() for rule in rules.scores for rule_class in type(rule).__mro__}
+        present = {
             "added": any(type(rule).bias is not Score.bias for rule in rules.scores),
             "mask": rules.masks,
             "position": recipe.positions,
@@ -362,5 +378,5 @@ def features(asked: Iterable[tuple[Recipe, Given]]) -> set[str]:
             "output": "W_o" in given.arrays,
             "bias": any(name.startswith("b_") for name in given.arrays),
         }
-        words |= {word for word, is_there in there.items() if is_there}
-    return words
+        names |= {name for name, is_present in present.items() if is_present}
+    return names

@@ -20,15 +20,15 @@ from attn_exp import forms
 from attn_exp.config.schema import Config, Variant
 from attn_exp.config.spelling import spelled
 from attn_exp.errors import UserError, count_of
-from attn_exp.experiment.executing import answer, execute
-from attn_exp.experiment.measuring import compared
+from attn_exp.experiment.executing import execute, get_answer
+from attn_exp.experiment.measuring import describe_closeness
 from attn_exp.experiment.metrics.errors import largest_error
 from attn_exp.experiment.row import Comparison, Step
-from attn_exp.experiment.variant import JOINS, Settled, baseline, pinned_or_run, say_choices, settle
+from attn_exp.experiment.variant import SEPARATORS, Settled, baseline, format_choices, merge_settings, settle
 from attn_exp.forms.trace import Trace
-from attn_exp.problem.problem import Problem, heads
+from attn_exp.problem.problem import Problem, count_heads
 from attn_exp.reference.oracle import is_same
-from attn_exp.rules import deciding
+from attn_exp.rules import effective_settings
 
 PIPELINE = (
     "position", "head", "kv_head", "scale", "score", "mask", "mask_join", "align", "normalizer",
@@ -46,127 +46,140 @@ take too much memory and time."""
 
 TOGETHER, TOO_LARGE = "changed together: no variant in between", "changed together: too many weights for single steps"
 
-Choices = Mapping[str, Any]
-"""A value for each setting in `PIPELINE`."""
+Settings = Mapping[str, Any]
+"""The value of each setting in `PIPELINE`, by name."""
 
 
 class Rung(NamedTuple):
     """An intermediate variant: its form, settings, trace and dtype, and the name of the row that it equals, if any."""
 
     form: str
-    chosen: Choices
+    chosen: Settings
     trace: Trace
     kind: np.dtype[Any]
     row: str = ""
 
 
-At = Callable[[frozenset[str]], Rung | None]
-"""A function that returns the rung with these settings from the end row and all others from the start row, or None if
-that rung cannot be computed."""
+FindRung = Callable[[frozenset[str]], Rung | None]
+"""Takes the names of settings, and returns the rung that has these settings of the end row and all others of the start
+row; None if that rung cannot be computed."""
 
 
-def ladders(comparison: Comparison) -> tuple[tuple[Step, ...], dict[tuple[str, int], Trace]]:
+def build_ladders(comparison: Comparison) -> tuple[tuple[Step, ...], dict[tuple[str, int], Trace]]:
     """Return the steps from the baseline row to every other row, and the traces of small rungs that equal no row.
 
     A trace has the weights and the output of the rung; its key is the variant and the number of the step.
     """
     config, problem, rows = comparison.config, comparison.problem, dict[str, Rung]()
     for settled in (variant for variant in comparison.variants if not variant.refused):
-        trace, chosen = comparison.traces[settled.name], choices(settled, config, problem)
+        trace, chosen = comparison.traces[settled.name], settings_of(settled, config, problem)
         rows[settled.name] = Rung(str(settled.form), chosen, trace, settled.computed_in, settled.name)
     start = baseline(config, comparison.variants).name
     steps, rungs = list[Step](), dict[tuple[str, int], Trace]()
     for name, end in rows.items():
-        for step, rung in climb(config, problem, list(rows.values()), rows[start], end) if name != start else ():
+        for step, rung in climb_ladder(config, problem, list(rows.values()), rows[start], end) if name != start else ():
             steps.append(step)
-            kept = Trace(weights=rung.trace.weights, output=rung.trace.output)
-            if not rung.row and all(array.size <= SMALL for _, array in kept.stages()):
-                rungs[name, step.step] = kept
+            trace_to_keep = Trace(weights=rung.trace.weights, output=rung.trace.output)
+            if not rung.row and all(array.size <= SMALL for _, array in trace_to_keep.stages()):
+                rungs[name, step.step] = trace_to_keep
     return tuple(steps), rungs
 
 
-def choices(settled: Settled, config: Config, problem: Problem) -> dict[str, Any]:
+def settings_of(settled: Settled, config: Config, problem: Problem) -> dict[str, Any]:
     """Return a variant's settings; those without effect on this problem get their neutral value."""
-    chosen = pinned_or_run(config.variant[settled.name], config)
-    usual = heads(settled.head, None, problem).shared
-    chosen["kv_head"] = None if settled.heads.shared == usual else settled.heads.shared
+    chosen = merge_settings(config.variant[settled.name], config)
+    shared_by_default = count_heads(settled.head, None, problem).shared
+    chosen["kv_head"] = None if settled.heads.shared == shared_by_default else settled.heads.shared
     chosen["output_projection"] = settled.output_projection and bool(problem.projections)
-    for group in JOINS:
-        chosen[group] = {name: deciding(group, name, given or {}) for name, given in chosen[group].items()}
+    for group in SEPARATORS:
+        chosen[group] = {
+            name: effective_settings(group, name, settings or {}) for name, settings in chosen[group].items()
+        }
     chosen["mask"] = dict(sorted(chosen["mask"].items()))  # the order of masks does not matter
     return {name: chosen[name] for name in PIPELINE}
 
 
-def differing(one: Choices, other: Choices) -> list[str]:
-    joined = all(len(side["mask"]) > 1 for side in (one, other))  # a single mask has nothing to join
-    return [name for name in PIPELINE if not is_same(one[name], other[name]) and (joined or name != "mask_join")]
+def list_differing(one: Settings, other: Settings) -> list[str]:
+    are_joined = all(len(side["mask"]) > 1 for side in (one, other))  # a single mask has nothing to join
+    return [name for name in PIPELINE if not is_same(one[name], other[name]) and (are_joined or name != "mask_join")]
 
 
-def climb(
+def climb_ladder(
     config: Config, problem: Problem, rows: Sequence[Rung], start: Rung, end: Rung
 ) -> Iterator[tuple[Step, Rung]]:
+    """Yield each step from one row to another, and the rung that it leads to; a rung may equal one of the `rows`."""
     if len(start.chosen["mask"]) < 2:
         start = start._replace(chosen={**start.chosen, "mask_join": end.chosen["mask_join"]})
-    size = max(rung.chosen["head"] for rung in (start, end)) * len(problem.tokens) * problem.keys
-    is_shared = start.form == end.form and size <= SMALL and not forms.is_own(start.form)
+    weight_count = max(rung.chosen["head"] for rung in (start, end)) * len(problem.tokens) * problem.keys
+    is_shared = start.form == end.form and weight_count <= SMALL and not forms.is_own(start.form)
     form = start.form if is_shared else forms.form(start.form).plainest
 
     @functools.cache
-    def at(changed: frozenset[str]) -> Rung | None:
-        chosen = {**start.chosen, **{name: end.chosen[name] for name in changed}}
-        return computed(config, problem, rows, form, chosen) if size <= LARGE else None
+    def rung_with(final: frozenset[str]) -> Rung | None:
+        chosen = {**start.chosen, **{name: end.chosen[name] for name in final}}
+        return find_or_compute(config, problem, rows, form, chosen) if weight_count <= LARGE else None
 
-    climbed = list(walk_steps(start, end, form, at))
-    units = [unit for _, unit, _, _ in climbed if unit]
-    has_orders = size <= SMALL and len(units) <= ALL_ORDERS_OF
-    for place, (settings, unit, here, there) in enumerate(climbed, start=1):
-        moved = difference(here, there)
-        others = (
-            measure_all_orders(unit, [other for other in units if other != unit], at) if unit and has_orders else ()
+    steps = list(walk_steps(start, end, form, rung_with))
+    changes = [changed for _, changed, _, _ in steps if changed]
+    tries_all_orders = weight_count <= SMALL and len(changes) <= ALL_ORDERS_OF
+    for number, (settings, changed, previous, current) in enumerate(steps, start=1):
+        moved = measure_difference(previous, current)
+        differences = (
+            measure_all_orders(changed, [other for other in changes if other != changed], rung_with)
+            if changed and tries_all_orders
+            else ()
         )
-        numbers = [number for number in others if not math.isnan(number)]
-        before, after = ([format_setting(name, rung, problem) for name in settings] for rung in (here, there))
-        step = Step(
-            variant=end.row,
-            against=start.row,
-            step=place,
-            setting=" + ".join(settings),
-            before=" + ".join(before),
-            after=" + ".join(after),
-            change=" and ".join(map(describe_change, settings, after)),
-            moved=moved,
-            total=difference(start, there),
-            sameness=compared(answer(here.trace), answer(there.trace), forms.coarser(here.kind, there.kind)),
-            least=min(numbers, default=math.nan),
-            most=max(numbers, default=math.nan),
-            orders=f"all {math.factorial(len(units))}" if others else "",
-            row=there.row,
-            note="" if len(settings) == 1 else TOGETHER if size <= LARGE else TOO_LARGE,
+        finite_differences = [difference for difference in differences if not math.isnan(difference)]
+        before, after = ([format_setting(name, rung, problem) for name in settings] for rung in (previous, current))
+        yield (
+            Step(
+                variant=end.row,
+                against=start.row,
+                step=number,
+                setting=" + ".join(settings),
+                before=" + ".join(before),
+                after=" + ".join(after),
+                change=" and ".join(map(describe_change, settings, after)),
+                moved=moved,
+                total=measure_difference(start, current),
+                sameness=describe_closeness(
+                    get_answer(previous.trace), get_answer(current.trace), forms.coarser(previous.kind, current.kind)
+                ),
+                least=min(finite_differences, default=math.nan),
+                most=max(finite_differences, default=math.nan),
+                orders=f"all {math.factorial(len(changes))}" if differences else "",
+                row=current.row,
+                note="" if len(settings) == 1 else TOGETHER if weight_count <= LARGE else TOO_LARGE,
+            ),
+            current,
         )
-        yield step, there
 
 
-def walk_steps(start: Rung, end: Rung, form: str, at: At) -> Iterator[tuple[list[str], frozenset[str], Rung, Rung]]:
+def walk_steps(
+    start: Rung, end: Rung, form: str, rung_with: FindRung
+) -> Iterator[tuple[list[str], frozenset[str], Rung, Rung]]:
     """Yield each step from one rung to another: the settings that change, and the rungs before and after.
 
     The second item is the set of settings that get their final value in this step; it is empty if only the form
     changes. If a rung cannot be computed, its step is merged with the next one.
     """
-    apart = differing(start.chosen, end.chosen)
-    first, last = (rung.form != form for rung in (start, end)) if apart else (start.form != end.form, False)
-    names = ["form"] * first + apart + ["form"] * last
-    here, before, settings = start, frozenset[str](), list[str]()
+    differing_settings = list_differing(start.chosen, end.chosen)
+    form_first, form_last = (
+        (rung.form != form for rung in (start, end)) if differing_settings else (start.form != end.form, False)
+    )
+    names = ["form"] * form_first + differing_settings + ["form"] * form_last
+    previous, done, settings = start, frozenset[str](), list[str]()
     for count, name in enumerate(names, start=1):
         settings, changed = [*settings, name], frozenset(names[:count]) - {"form"}
-        there = end if count == len(names) else at(changed)
-        if there is not None:
-            yield settings, changed - before, here, there
-            here, before, settings = there, changed, []
+        current = end if count == len(names) else rung_with(changed)
+        if current is not None:
+            yield settings, changed - done, previous, current
+            previous, done, settings = current, changed, []
 
 
-def computed(config: Config, problem: Problem, rows: Sequence[Rung], form: str, chosen: Choices) -> Rung | None:
+def find_or_compute(config: Config, problem: Problem, rows: Sequence[Rung], form: str, chosen: Settings) -> Rung | None:
     for row in rows:
-        if row.form == form and not differing(row.chosen, chosen):
+        if row.form == form and not list_differing(row.chosen, chosen):
             return row._replace(chosen=chosen)
     try:
         settled = settle("rung", Variant(**{**chosen, "form": form}), config, problem)
@@ -175,25 +188,31 @@ def computed(config: Config, problem: Problem, rows: Sequence[Rung], form: str, 
         return None
 
 
-def measure_all_orders(unit: frozenset[str], others: list[frozenset[str]], at: At) -> list[float]:
+def measure_all_orders(change: frozenset[str], other_changes: list[frozenset[str]], rung_with: FindRung) -> list[float]:
     """Return how much a change affects the output after each subset of the other changes for which both rungs exist."""
-    done = itertools.chain.from_iterable(itertools.combinations(others, count) for count in range(len(others) + 1))
-    before = [frozenset[str]().union(*some) for some in done]
-    pairs = ((at(changed), at(changed | unit)) for changed in before)
-    return [difference(here, there) for here, there in pairs if here is not None and there is not None]
+    subsets = itertools.chain.from_iterable(
+        itertools.combinations(other_changes, count) for count in range(len(other_changes) + 1)
+    )
+    already_changed = [frozenset[str]().union(*subset) for subset in subsets]
+    pairs = ((rung_with(changed), rung_with(changed | change)) for changed in already_changed)
+    return [
+        measure_difference(previous, current)
+        for previous, current in pairs
+        if previous is not None and current is not None
+    ]
 
 
-def difference(one: Rung, other: Rung) -> float:
-    left, right = answer(one.trace), answer(other.trace)
+def measure_difference(one: Rung, other: Rung) -> float:
+    left, right = get_answer(one.trace), get_answer(other.trace)
     return largest_error(left, right) if left.shape == right.shape else math.nan
 
 
 def format_setting(name: str, rung: Rung, problem: Problem) -> str:
     value: Any = rung.form if name == "form" else rung.chosen[name]
     if name == "kv_head" and value is None:
-        return str(heads(rung.chosen["head"], None, problem).shared)
-    if name in JOINS:
-        return say_choices(name, value, rung.chosen["mask_join"])
+        return str(count_heads(rung.chosen["head"], None, problem).shared)
+    if name in SEPARATORS:
+        return format_choices(name, value, rung.chosen["mask_join"])
     if name == "mistake":
         return "+".join(value) or "none"
     return "as the convention says" if value is None else value if isinstance(value, str) else spelled(value)

@@ -43,8 +43,8 @@ from attn_exp.errors import UserError, unknown
 from attn_exp.forms.pipeline import At, Recipe, attend
 from attn_exp.forms.steps import add_context, repeat_heads
 from attn_exp.forms.trace import Trace
-from attn_exp.reference.oracle import TAKEN
-from attn_exp.rules.rules import Rules, places
+from attn_exp.reference.oracle import SUBTRACTED
+from attn_exp.rules.rules import Rules, allowed_entries
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Convention:
     tiled: bool = False
 
     @property
-    def where_it_stands(self) -> str:
+    def default_align(self) -> str:
         """The alignment of the first query, as a value of `align`, if there is no cache."""
         return "before_filler" if self.knows_filler else self.align
 
@@ -119,62 +119,64 @@ def convention(name: str) -> Convention:
     Raises:
         UserError: there is no such convention.
     """
-    known = {"none": OWN, **CONVENTIONS}
-    if name not in known:
-        raise UserError(unknown(name, tuple(known), "convention"))
-    return known[name]
+    conventions = {"none": OWN, **CONVENTIONS}
+    if name not in conventions:
+        raise UserError(unknown(name, tuple(conventions), "convention"))
+    return conventions[name]
 
 
-def leaks(rules: Rules) -> bool:
+def mask_leaks(rules: Rules) -> bool:
     """Return whether score rules applied after masking make masked logits finite, so that every row has keys."""
-    masked = functools.reduce(lambda logit, rule: rule.bend(logit), rules.scores, -math.inf)
-    return rules.bend_last and math.isfinite(masked)
+    masked_logit = functools.reduce(lambda logit, rule: rule.bend(logit), rules.scores, -math.inf)
+    return rules.bend_last and math.isfinite(masked_logit)
 
 
-def filled(recipe: Recipe, empty: str) -> Recipe:
+def fill_empty_rows(recipe: Recipe, empty: str) -> Recipe:
     """Return a recipe in which rows without keys give the result of the convention (`empty`) instead of zeros."""
     if empty == "zeros":
         return recipe
 
     def subtract(at: At, logits: Array, allowed: Array) -> Array:
         masked = recipe.forbid(at, logits, allowed)
-        kind = np.dtype(at.rules.softmax_dtype or logits.dtype)
+        dtype = np.dtype(at.rules.softmax_dtype or logits.dtype)
         with np.errstate(over="ignore"):
-            lower = logits.astype(kind) - kind.type(TAKEN[empty])
-        rest = masked if masked.dtype == kind else widen(masked)  # float16 and bfloat16 have no common type
-        return np.where(blind(masked), lower, rest)
+            lowered = logits.astype(dtype) - dtype.type(SUBTRACTED[empty])
+        as_masked = masked if masked.dtype == dtype else widen(masked)  # float16 and bfloat16 have no common type
+        return np.where(sees_nothing(masked), lowered, as_masked)
 
     def normalize(at: At, masked: Array) -> Array:
         weights = recipe.normalize(at, masked)
-        return np.where(blind(masked), 1 / masked.shape[-1] if empty == "mean" else np.nan, weights)
+        return np.where(sees_nothing(masked), 1 / masked.shape[-1] if empty == "mean" else np.nan, weights)
 
     rules = recipe.rules
-    if empty not in TAKEN:
+    if empty not in SUBTRACTED:
         return recipe.changed(normalize=normalize)
     is_softmax = rules.normalizer.exponential and all(rule.extra(0) is None for rule in rules.scores)
     # if all scores are -inf even after the subtraction, the softmax of the row is NaN
     return recipe.changed(forbid=subtract, normalize=normalize if is_softmax else recipe.normalize)
 
 
-def blind(masked: Array) -> Array:
+def sees_nothing(masked: Array) -> Array:
     """Return whether every logit of each row is masked, `[... h t 1]`; False if there are no keys."""
     return np.asarray(np.isneginf(masked).all(axis=-1, keepdims=True) & bool(masked.shape[-1]))
 
 
-def empty_rows(stages: Trace, rules: Rules, empty: str) -> Trace:
+def replace_empty_rows(stages: Trace, rules: Rules, empty: str) -> Trace:
     """Replace the zeros of rows without keys with the result of a convention (`empty`)."""
     q, k, v = stages.q, stages.k, stages.v
-    if empty == "zeros" or q is None or k is None or leaks(rules):
+    if empty == "zeros" or q is None or k is None or mask_leaks(rules):
         return stages
     heads, rows, keys = len(q), q.shape[1], k.shape[1]
-    unseen = ~places(rules.masks, rows, keys, int(rules.offset), heads).any(axis=-1, keepdims=True)
-    made: dict[str, Any] = {"weights": np.nan, "context": np.nan}
-    if empty in TAKEN:
-        whole = attend(filled(Recipe(rules), empty), q, k, v)
-        weights = np.asarray(whole.weights, q.dtype)
-        made = {"weights": weights, "context": add_context(whole.replace(weights=weights)).context}
+    is_empty = ~allowed_entries(rules.masks, rows, keys, int(rules.offset), heads).any(axis=-1, keepdims=True)
+    fillers: dict[str, Any] = {"weights": np.nan, "context": np.nan}
+    if empty in SUBTRACTED:
+        refilled = attend(fill_empty_rows(Recipe(rules), empty), q, k, v)
+        weights = np.asarray(refilled.weights, q.dtype)
+        fillers = {"weights": weights, "context": add_context(refilled.replace(weights=weights)).context}
     elif empty == "mean":
-        made["weights"] = 1 / max(keys, 1)
-        made["context"] = v if v is None else repeat_heads(widen(v).mean(axis=1, keepdims=True), heads).astype(v.dtype)
-    held = ((name, array) for name, array in stages.stages() if name in made)
-    return stages.replace(**{name: np.where(unseen, made[name], array) for name, array in held})
+        fillers["weights"] = 1 / max(keys, 1)
+        fillers["context"] = (
+            v if v is None else repeat_heads(widen(v).mean(axis=1, keepdims=True), heads).astype(v.dtype)
+        )
+    affected = ((name, array) for name, array in stages.stages() if name in fillers)
+    return stages.replace(**{name: np.where(is_empty, fillers[name], array) for name, array in affected})

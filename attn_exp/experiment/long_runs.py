@@ -20,8 +20,8 @@ from attn_exp.problem import drawing, sources
 from attn_exp.problem.projections import MATRICES, widths
 from attn_exp.processes import format_duration
 
-NUMBER, NAME = 8, 150
-"""Bytes of a float64, and of the name of a token in memory and on disk."""
+FLOAT_BYTES, NAME_BYTES = 8, 150
+"""The bytes of a float64, and of the name of a token in memory and on disk."""
 
 SMALL, GIB = 1 << 26, 1 << 30
 """Needs below `SMALL` bytes always fit, so free memory is not queried; `GIB` is one GiB in bytes."""
@@ -30,11 +30,11 @@ INPUTS, PROJECTIONS = 10, len(MATRICES) + 7
 """How many arrays of the size of x a run holds at once (x, q, k, v, contexts, outputs and write buffers), and how many
 of the size of a projection, counting the reference's W_o as lists of Python floats."""
 
-ASKING = ("check", "dtype", "metrics")
+FULL_MATRIX_SETTINGS = ("check", "dtype", "metrics")
 """Settings that need full matrices of every variant."""
 
 
-class Need(NamedTuple):
+class Estimate(NamedTuple):
     """A memory estimate: the bytes, the setting that causes them, what they are for, and what to do instead."""
 
     size: int
@@ -43,41 +43,43 @@ class Need(NamedTuple):
     instead: str
 
 
-def check_drawn(config: Config) -> None:
+def refuse_too_large_inputs(config: Config) -> None:
     """Refuse a run whose x, projections or matrices would not fit into memory, before its arrays are drawn.
 
     Raises:
         UserError: they do not fit; the message gives the size, the free memory, and what to do instead.
     """
     draws = config.draws or {}
-    for name, drawn in {**vars(config.embeddings), **draws}.items():
-        if isinstance(drawn, Draw):
+    for name, array in {**vars(config.embeddings), **draws}.items():
+        if isinstance(array, Draw):
             refuse_too_large(
                 [
-                    Need(
-                        size=INPUTS * NUMBER * math.prod(drawn.shape),
-                        setting=f"{name}.shape={[*drawn.shape]}",
+                    Estimate(
+                        size=INPUTS * FLOAT_BYTES * math.prod(array.shape),
+                        setting=f"{name}.shape={[*array.shape]}",
                         purpose="to draw",
                         instead="choose a smaller shape",
                     )
                 ]
             )
-    size = drawing.size(draws["x"]) if "x" in draws else sources.size(config.embeddings)
+    size = drawing.drawn_shape(draws["x"]) if "x" in draws else sources.size(config.embeddings)
     if size is not None:
         refuse_too_large(estimate_all(config, size))
 
 
-def estimate_all(config: Config, size: tuple[int, int]) -> Iterator[Need]:
+def estimate_all(config: Config, size: tuple[int, int]) -> Iterator[Estimate]:
     """Estimate the bytes for an x of this size, the cross-attention memory, the projections and the matrices."""
     (rows, width), memory = size, sources.memory_size(config, size)
-    (keys, source), fewer = memory or size, "choose fewer tokens"
+    (keys, key_width), instead = memory or size, "choose fewer tokens"
     columns = max(widths(config.projections, width).values()) if config.projections.source != "none" else 0
-    token, of_memory = (INPUTS * NUMBER * max(wide, columns) + NAME for wide in (width, source))
-    yield Need(rows * token, f"embeddings.tokens={rows} with d_model={width}", "for its vectors", fewer)
+    token, memory_token = (
+        INPUTS * FLOAT_BYTES * max(token_width, columns) + NAME_BYTES for token_width in (width, key_width)
+    )
+    yield Estimate(rows * token, f"embeddings.tokens={rows} with d_model={width}", "for its vectors", instead)
     if memory is not None:
-        yield Need(keys * of_memory, f"embeddings.memory.tokens={keys}", "for its vectors", fewer)
-    yield Need(
-        size=PROJECTIONS * NUMBER * max(width, source) * columns,
+        yield Estimate(keys * memory_token, f"embeddings.memory.tokens={keys}", "for its vectors", instead)
+    yield Estimate(
+        size=PROJECTIONS * FLOAT_BYTES * max(width, key_width) * columns,
         setting=f"embeddings.d_model={width} with projections of {columns} columns",
         purpose="for its projections",
         instead="choose a smaller d_model",
@@ -85,56 +87,61 @@ def estimate_all(config: Config, size: tuple[int, int]) -> Iterator[Need]:
     yield estimate_matrices(config, max(rows - config.past, 0), keys)
 
 
-def estimate_matrices(config: Config, rows: int, keys: int) -> Need:
+def estimate_matrices(config: Config, rows: int, keys: int) -> Estimate:
     """Estimate the bytes for the logits and weights `[h t s]` of all variants together."""
     sizes = {name: count_matrix_bytes(variant, config, rows, keys) for name, variant in config.variant.items()}
     needed = max(sizes.values()) if config.weights == "blocks" else sum(sizes.values())
-    asked = next((f"{name}=" for name in ASKING if getattr(config, name)), "")
+    request = next((f"{name}=" for name in FULL_MATRIX_SETTINGS if getattr(config, name)), "")
     largest = "weights=full" if config.weights == "full" else f"variant {max(sizes, key=sizes.__getitem__)}"
     instead = (
         "choose fewer tokens, or leave it out"
-        if asked
+        if request
         else "use variant=[blockwise] with weights=auto, which stores no full matrix"
     )
-    setting = f"embeddings.tokens={rows}: {asked or largest}"
-    return Need(needed, setting, f"for full matrices of {rows} x {keys}", instead)
+    return Estimate(
+        size=needed,
+        setting=f"embeddings.tokens={rows}: {request or largest}",
+        purpose=f"for full matrices of {rows} x {keys}",
+        instead=instead,
+    )
 
 
 def count_matrix_bytes(variant: Variant, config: Config, rows: int, keys: int) -> int:
     if variant.form not in forms.names() and not forms.is_own(variant.form):
         return 0  # an unknown form is refused later
-    is_compared = any(getattr(config, name) for name in ASKING)  # they run the matrix form in `longdouble` as well
+    # with one of these settings, the matrix form runs in `longdouble` as well: five stages in each
+    is_compared = any(getattr(config, name) for name in FULL_MATRIX_SETTINGS)
     count = 10 if is_compared else max(forms.form(variant.form).matrices, int(config.weights == "full"))
-    return count * NUMBER * rows * keys * (variant.head or config.head)
+    return count * FLOAT_BYTES * rows * keys * (variant.head or config.head)
 
 
-def refuse_too_large(needs: Iterable[Need]) -> None:
+def refuse_too_large(needs: Iterable[Estimate]) -> None:
     """Refuse a run whose arrays do not all fit into memory, and name the largest memory need.
 
     Raises:
         UserError: they do not fit; the message gives the sizes, the free memory, and what to do instead.
     """
-    parts = list(needs)
-    whole = sum(part.size for part in parts)
-    if whole > SMALL and whole > free():
-        most = max(parts, key=lambda part: part.size)
-        others = f" ({whole / GIB:,.1f} GiB in total)" if whole - most.size > most.size / 20 else ""
+    estimates = list(needs)
+    total = sum(estimate.size for estimate in estimates)
+    if total > SMALL and total > free_bytes():
+        largest = max(estimates, key=lambda estimate: estimate.size)
+        others = f" ({total / GIB:,.1f} GiB in total)" if total - largest.size > largest.size / 20 else ""
         raise UserError(
-            f"{most.setting} needs {most.size / GIB:,.1f} GiB {most.purpose}{others}, "
-            f"but only {free() / GIB:,.1f} GiB are free; {most.instead}"
+            f"{largest.setting} needs {largest.size / GIB:,.1f} GiB {largest.purpose}{others}, "
+            f"but only {free_bytes() / GIB:,.1f} GiB are free; {largest.instead}"
         )
 
 
-def free() -> int:
+def free_bytes() -> int:
     """Return how many bytes this process can still allocate within the limits of the system and the container."""
-    left = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 8 << 30
+    available = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 8 << 30
     with suppress(OSError, StopIteration):
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        left = 1024 * int(next(line for line in lines if line.startswith("MemAvailable:")).split()[1])
+        available = 1024 * int(next(line for line in lines if line.startswith("MemAvailable:")).split()[1])
     with suppress(OSError, ValueError, KeyError):  # without a limit, the file contains the word "max"
         limit, stat = (Path(f"/sys/fs/cgroup/memory.{name}").read_text(encoding="ascii") for name in ("max", "stat"))
-        left = min(left, int(limit) - int(dict(line.split() for line in stat.splitlines())["anon"]))
-    return max(0, left)
+        available = min(available, int(limit) - int(dict(line.split() for line in stat.splitlines())["anon"]))
+    return max(0, available)
 
 
 # The progress line
@@ -153,11 +160,11 @@ class Progress:
 
     def tell(self, text: str, parts: int, done: int, share: float = 0.0, last: bool = False) -> None:
         """Show that `done` parts and a `share` of the next one are complete, if a line is due or this is the `last`."""
-        now, is_terminal, whole = monotonic(), self.stream.isatty(), (done + share) / max(parts, 1)
+        now, is_terminal, fraction = monotonic(), self.stream.isatty(), (done + share) / max(parts, 1)
         wait = REDRAW if is_terminal else EVERY
         if last or now >= (self.shown + wait if self.shown else self.started + PATIENCE):
-            left = format_duration((now - self.started) * (1 - whole) / max(whole, 1e-9))
-            line = f"{text}, {100 * whole:.0f} %, {left} left" if 0.02 < whole < 1 else text
+            remaining = format_duration((now - self.started) * (1 - fraction) / max(fraction, 1e-9))
+            line = f"{text}, {100 * fraction:.0f} %, {remaining} left" if 0.02 < fraction < 1 else text
             self.stream.write(f"\r\x1b[K{line}" + "\n" * last if is_terminal else f"{line}\n")
             self.stream.flush()
             self.shown = now

@@ -17,16 +17,16 @@ import numpy as np
 
 from attn_exp.arrays import Array, widen
 from attn_exp.config.schema import Config
-from attn_exp.experiment.executing import answer
+from attn_exp.experiment.executing import get_answer
 from attn_exp.experiment.metrics.errors import cosines, errors_in_ulp, largest_errors, row_sum_errors, ulp_distances
-from attn_exp.experiment.metrics.spread import largest_weight, rows_that_share, shares_by_rule
+from attn_exp.experiment.metrics.spread import are_distributions, largest_weight, shares_by_rule
 from attn_exp.experiment.row import COLUMNS, Row
 from attn_exp.experiment.variant import Settled, baseline
 from attn_exp.forms import coarser
-from attn_exp.forms.trace import Trace, as_they_lie, entropy
+from attn_exp.forms.trace import Trace, entropy, flatten_in_memory_order
 from attn_exp.problem.problem import Problem
 from attn_exp.reference import oracle
-from attn_exp.rules.rules import Rules, visible
+from attn_exp.rules.rules import Rules, queries_with_keys
 
 Columns = dict[str, Sequence[Any]]
 """One value per problem for each column name."""
@@ -40,11 +40,11 @@ def make_rows(
     expected: Mapping[str, oracle.Answer],
 ) -> tuple[Row, ...]:
     """Return the row of each variant; `expected` holds the reference answers for a stack of one problem."""
-    chosen = [variant for variant in variants if not variant.refused]
-    stacks = {variant.name: traces[variant.name].as_stack() for variant in chosen}
+    runnable = [variant for variant in variants if not variant.refused]
+    stacks = {variant.name: traces[variant.name].as_stack() for variant in runnable}
     numbers = {
         name: {column: values[0] for column, values in columns.items()}
-        for name, columns in measure(chosen, stacks, expected, baseline(config, chosen).name).items()
+        for name, columns in measure(runnable, stacks, expected, baseline(config, runnable).name).items()
     }
     return tuple(
         describe(variant, config, problem, traces[variant.name], numbers.get(variant.name, {})) for variant in variants
@@ -73,8 +73,8 @@ def describe(settled: Settled, config: Config, problem: Problem, trace: Trace, n
         flops=2 * settled.head * len(problem.tokens) * problem.keys * sum(widths),
         kv_head=settled.heads.shared,
         normalizer=settled.rules.normalizer.name,
-        queries=queries(trace, problem.past, settled.rules),
-        note=settled.refused or oracle.silent(settled.question) or "",
+        queries=name_seeing_queries(trace, problem.past, settled.rules),
+        note=settled.refused or oracle.why_unanswerable(settled.question) or "",
         computed_in=settled.computed_in.name,
     )
 
@@ -86,74 +86,75 @@ def measure(
 
     `against` is the variant of the baseline row.
     """
-    kinds = {variant.name: variant.computed_in for variant in variants}
-    classes = letters({variant.name: traces[variant.name] for variant in variants}, kinds)
+    dtypes = {variant.name: variant.computed_in for variant in variants}
+    letters_by_variant = assign_letters({variant.name: traces[variant.name] for variant in variants}, dtypes)
     columns = {}
     for variant in variants:
         trace = traces[variant.name]
-        apart = distance(traces[against], trace, coarser(kinds[variant.name], kinds[against]))
+        from_baseline = measure_distance(traces[against], trace, coarser(dtypes[variant.name], dtypes[against]))
         columns[variant.name] = {
-            "same_as": classes[variant.name],
-            **error(answer(trace), expected.get(variant.name), kinds[variant.name]),
-            "max_diff": apart.pop("difference"),
-            **apart,
-            **spread(trace, variant.rules),
+            "same_as": letters_by_variant[variant.name],
+            **measure_errors(get_answer(trace), expected.get(variant.name), dtypes[variant.name]),
+            "max_diff": from_baseline.pop("difference"),
+            **from_baseline,
+            **measure_spread(trace, variant.rules),
         }
     return columns
 
 
-def error(mine: Array, expected: oracle.Answer | None, kind: np.dtype[Any]) -> Columns:
+def measure_errors(actual: Array, expected: oracle.Answer | None, dtype: np.dtype[Any]) -> Columns:
     if expected is None:
         return {}
     rows = list(expected.rows)
-    checked = mine[:, rows] if expected.output is not None else mine[:, :, rows]
-    truth = expected.weights if expected.output is None else expected.output
+    checked = actual[:, rows] if expected.output is not None else actual[:, :, rows]
+    exact = expected.weights if expected.output is None else expected.output
     return {
-        "error": largest_errors(checked, truth).tolist(),
-        "error_ulp": errors_in_ulp(checked, truth, kind).tolist(),
-        "checked": [len(rows)] * len(mine),
+        "error": largest_errors(checked, exact).tolist(),
+        "error_ulp": errors_in_ulp(checked, exact, dtype).tolist(),
+        "checked": [len(rows)] * len(actual),
     }
 
 
-def distance(one: Trace, other: Trace, kind: Any = None) -> Columns:
+def measure_distance(one: Trace, other: Trace, dtype: Any = None) -> Columns:
     """Return how much the outputs of two variants differ, and at which stage: the columns of a `Distance`.
 
-    Difference and cosine are NaN if the shapes differ. `kind` is the coarser of the dtypes in which they were computed.
+    Difference and cosine are NaN if the shapes differ. `dtype` is the coarser of the dtypes that both were computed in.
     """
-    left, right = answer(one), answer(other)
-    near, difference, cosine = nearness(left, right, kind), [math.nan] * len(left), [math.nan] * len(left)
+    left, right = get_answer(one), get_answer(other)
+    closeness = measure_closeness(left, right, dtype)
+    difference = cosine = [math.nan] * len(left)
     if left.shape == right.shape:
         difference, cosine = largest_errors(left, right).tolist(), cosines(left, right).tolist()
     return {
         "difference": difference,
         "cosine": cosine,
-        "sameness": words(near, left.dtype, kind),
-        "differs_at": find_partings(one, other, near, kind),
+        "sameness": format_closeness(closeness, left.dtype, dtype),
+        "differs_at": find_first_differences(one, other, closeness, dtype),
     }
 
 
-def spread(trace: Trace, rules: Rules) -> Columns:
+def measure_spread(trace: Trace, rules: Rules) -> Columns:
     """Return the columns on the spread of weights over keys: means over heads and over the queries that see a key.
 
     If rows do not sum to 1, the entropy is left out or NaN.
     """
     columns, summary = dict[str, Array](), trace.summary
-    even: Array | bool = not rules.normalizer.signed
+    are_shares: Array | bool = not rules.normalizer.signed
     if trace.weights is not None:
         weights = widen(trace.weights)
-        largest, even = largest_weight(weights), rows_that_share(weights)
+        largest, are_shares = largest_weight(weights), are_distributions(weights)
         columns["row_sum_error"] = row_sum_errors(weights)
     elif summary is not None:
         largest = summary.largest_weight
     else:
         return {}
-    seen = find_seeing(largest, trace, rules)
-    columns["largest_weight"] = mean_over_seeing(largest, seen)
-    shared = (even | ~seen).reshape(len(seen), -1).all(axis=-1)
-    if shares_by_rule(rules) and shared.any():
+    sees_key = find_seeing(largest, trace, rules)
+    columns["largest_weight"] = mean_over_seeing(largest, sees_key)
+    is_distribution = (are_shares | ~sees_key).reshape(len(sees_key), -1).all(axis=-1)
+    if shares_by_rule(rules) and is_distribution.any():
         entropies = entropy(weights) if summary is None else summary.entropy
-        columns["entropy"] = np.where(shared, mean_over_seeing(entropies, seen), np.nan)
-        columns["effective_keys"] = np.where(shared, mean_over_seeing(np.exp(entropies), seen), np.nan)
+        columns["entropy"] = np.where(is_distribution, mean_over_seeing(entropies, sees_key), np.nan)
+        columns["effective_keys"] = np.where(is_distribution, mean_over_seeing(np.exp(entropies), sees_key), np.nan)
     return {name: column.tolist() for name, column in columns.items()}
 
 
@@ -161,30 +162,34 @@ def find_seeing(largest: Array, trace: Trace, rules: Rules) -> Array:
     """Return whether each query sees a key, `[n h t]`: masks allow a key, and the query's largest weight is not 0."""
     if trace.q is None or trace.k is None:
         return largest > 0
-    return (largest > 0) & visible(rules, largest.shape[-2], largest.shape[-1], trace.k.shape[-2])
+    return (largest > 0) & queries_with_keys(rules, largest.shape[-2], largest.shape[-1], trace.k.shape[-2])
 
 
-def mean_over_seeing(numbers: Array, seen: Array) -> Array:
+def mean_over_seeing(numbers: Array, sees_key: Array) -> Array:
     """Return each problem's mean over the queries that see a key, `[n ...] -> [n]`; NaN if no query does."""
-    if seen.all():
-        return np.asarray(as_they_lie(numbers).mean(axis=-1))
-    each = [as_they_lie(one[None]) if there.all() else one[there] for one, there in zip(numbers, seen, strict=True)]
-    return np.array([rows.mean() if rows.size else math.nan for rows in each])
+    if sees_key.all():
+        return np.asarray(flatten_in_memory_order(numbers).mean(axis=-1))
+    numbers_by_problem = [
+        flatten_in_memory_order(problem_numbers[None]) if problem_sees_key.all() else problem_numbers[problem_sees_key]
+        for problem_numbers, problem_sees_key in zip(numbers, sees_key, strict=True)
+    ]
+    return np.array([rows.mean() if rows.size else math.nan for rows in numbers_by_problem])
 
 
-def queries(trace: Trace, past: int, rules: Rules) -> str:
+def name_seeing_queries(trace: Trace, past: int, rules: Rules) -> str:
     """Name the queries that see a key: `all`, or `all but 1-2`, counted from 1; tokens of the past have no queries."""
     if trace.q is None or trace.k is None:
         return "all"
-    seen = visible(rules, trace.q.shape[-3], trace.q.shape[-2], trace.k.shape[-2])
+    sees_key = queries_with_keys(rules, trace.q.shape[-3], trace.q.shape[-2], trace.k.shape[-2])
     if trace.weights is not None:
-        seen = seen & trace.weights.any(axis=-1)  # NaN counts as a weight
+        sees_key = sees_key & trace.weights.any(axis=-1)  # NaN counts as a weight
     elif trace.summary is not None:
-        seen = seen & (trace.summary.largest_weight != 0)
-    blind = np.flatnonzero(np.append(np.ones(past, bool), ~seen.reshape(-1, seen.shape[-1]).any(axis=0))) + 1
-    runs = np.split(blind, np.flatnonzero(np.diff(blind) > 1) + 1)
-    named = ",".join(f"{run[0]}" if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs if len(run))
-    return f"all but {named}" if named else "all"
+        sees_key = sees_key & (trace.summary.largest_weight != 0)
+    sees_in_a_head = sees_key.reshape(-1, sees_key.shape[-1]).any(axis=0)
+    without_key = np.flatnonzero(np.append(np.ones(past, bool), ~sees_in_a_head)) + 1
+    runs = np.split(without_key, np.flatnonzero(np.diff(without_key) > 1) + 1)  # consecutive queries
+    ranges = ",".join(f"{run[0]}" if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs if len(run))
+    return f"all but {ranges}" if ranges else "all"
 
 
 # How closely two computations agree: bit for bit, to a few ulp, to rounding, or not at all
@@ -197,89 +202,93 @@ FEW_ULP = 16
 
 IDENTICAL, ROUNDING, DIFFERENT = "bit-identical", "within rounding", "different"
 
-SAME_BITS, ROUNDED, APART = -1, FEW_ULP + 1, FEW_ULP + 2
-"""How close two arrays are, as a number; numbers between `SAME_BITS` and `ROUNDED` count ulp."""
+SAME_BITS, ROUNDED, BEYOND_ROUNDING = -1, FEW_ULP + 1, FEW_ULP + 2
+"""How close two arrays are, as a number; the numbers between `SAME_BITS` and `ROUNDED` are distances in ulp."""
 
 
-def compared(one: Array, other: Array, kind: Any = None) -> str:
+def describe_closeness(one: Array, other: Array, dtype: Any = None) -> str:
     """Describe how close two arrays are: bit-identical, within k ulp, within rounding, or different.
 
-    `kind` is the coarser of the dtypes that they were computed in. If the arrays have a finer dtype, ulp and rounding
-    are those of `kind`, and the result says so: within 2 ulp of float32.
+    `dtype` is the coarser of the dtypes that they were computed in. If the arrays have a finer dtype, ulp and rounding
+    are those of `dtype`, and the result says so: within 2 ulp of float32.
     """
-    return words(nearness(one[None], other[None], kind), one.dtype, kind)[0]
+    return format_closeness(measure_closeness(one[None], other[None], dtype), one.dtype, dtype)[0]
 
 
-def words(near: Array, own: np.dtype[Any], kind: Any = None) -> list[str]:
-    """Describe how close arrays are, given the result of `nearness` in ulp of `kind`; `own` is their dtype."""
-    unit = "" if kind is None or np.dtype(kind) == own else f" of {np.dtype(kind).name}"
-    named = {SAME_BITS: IDENTICAL, ROUNDED: f"{ROUNDING}{unit}", APART: DIFFERENT}
-    return [named.get(number, f"within {number} ulp{unit}") for number in near.tolist()]
+def format_closeness(closeness: Array, array_dtype: np.dtype[Any], dtype: Any = None) -> list[str]:
+    """Describe each result of `measure_closeness`, in ulp of `dtype`; `array_dtype` is the dtype of the arrays."""
+    unit = "" if dtype is None or np.dtype(dtype) == array_dtype else f" of {np.dtype(dtype).name}"
+    descriptions = {SAME_BITS: IDENTICAL, ROUNDED: f"{ROUNDING}{unit}", BEYOND_ROUNDING: DIFFERENT}
+    return [descriptions.get(number, f"within {number} ulp{unit}") for number in closeness.tolist()]
 
 
-def nearness(one: Array, other: Array, kind: Any = None) -> Array:
+def measure_closeness(one: Array, other: Array, dtype: Any = None) -> Array:
     """Return how close each of n arrays is to its counterpart, `[n ...] -> [n]`.
 
-    The result is `SAME_BITS` for bit-identical arrays, the distance in ulp of `kind` up to `FEW_ULP`, `ROUNDED` if they
-    agree to rounding, and otherwise `APART`, as when NaN or infinity are in different places.
+    The result is `SAME_BITS` for bit-identical arrays, the distance in ulp of `dtype` if it is at most `FEW_ULP`,
+    `ROUNDED` if they agree to rounding, and else `BEYOND_ROUNDING`, as when NaN or infinity are in different places.
     """
-    near = np.full(len(one), APART)
+    closeness = np.full(len(one), BEYOND_ROUNDING)
     if one.shape != other.shape:
-        return near
-    is_same_type, kind = one.dtype == other.dtype, np.dtype(kind or one.dtype)
+        return closeness
+    is_same_type, dtype = one.dtype == other.dtype, np.dtype(dtype or one.dtype)
     one, other = one.reshape(len(one), -1), other.reshape(len(other), -1)
-    alike = one == other
-    if not alike.all():
-        alike |= np.isnan(one) & np.isnan(other)
+    is_equal = one == other
+    if not is_equal.all():
+        is_equal |= np.isnan(one) & np.isnan(other)
     if is_same_type:
-        near[alike.all(axis=-1)] = SAME_BITS
+        closeness[is_equal.all(axis=-1)] = SAME_BITS
     finite = np.isfinite(one) & np.isfinite(other)
-    moved = np.flatnonzero((near != SAME_BITS) & (alike | finite).all(axis=-1))
-    if len(moved):
-        left, right = (np.where(finite[moved], side[moved], side.dtype.type(0)) for side in (one, other))
-        units = ulp_distances(left.astype(kind), right)
-        far = np.where(errors_in_ulp(left, right, kind) > SAME_FUNCTION, APART, ROUNDED)
-        near[moved] = np.where(units <= FEW_ULP, units.astype(np.int64), far)
-    return near
+    differing = np.flatnonzero((closeness != SAME_BITS) & (is_equal | finite).all(axis=-1))
+    if len(differing):
+        left, right = (np.where(finite[differing], side[differing], side.dtype.type(0)) for side in (one, other))
+        ulps = ulp_distances(left.astype(dtype), right)
+        rounded_or_different = np.where(errors_in_ulp(left, right, dtype) > SAME_FUNCTION, BEYOND_ROUNDING, ROUNDED)
+        closeness[differing] = np.where(ulps <= FEW_ULP, ulps.astype(np.int64), rounded_or_different)
+    return closeness
 
 
-def find_partings(one: Trace, other: Trace, near: Array, kind: Any = None) -> list[str]:
-    """Return the stage at which the two traces of each problem diverge, given the `nearness` of their outputs.
+def find_first_differences(one: Trace, other: Trace, output_closeness: Array, dtype: Any = None) -> list[str]:
+    """Return the stage at which the two traces of each problem diverge, given the closeness of their outputs.
 
     That is the first common stage that is not bit-identical, or, if the outputs differ beyond rounding, the first stage
     that differs beyond rounding.
     """
-    parts = np.where(near == SAME_BITS, "", "output").astype(object)
-    theirs, waiting = dict(other.stages()), np.flatnonzero(near != SAME_BITS)
+    first_differing = np.where(output_closeness == SAME_BITS, "", "output").astype(object)
+    other_stages, undecided = dict(other.stages()), np.flatnonzero(output_closeness != SAME_BITS)
     for name, array in one.stages():
-        if name in theirs and len(waiting):
-            stage = nearness(array[waiting], theirs[name][waiting], kind)
-            parted = np.where(near[waiting] == APART, stage == APART, stage != SAME_BITS)
-            parts[waiting[parted]] = name
-            waiting = waiting[~parted]
-    return [str(part) for part in parts]
+        if name in other_stages and len(undecided):
+            closeness = measure_closeness(array[undecided], other_stages[name][undecided], dtype)
+            differs = np.where(
+                output_closeness[undecided] == BEYOND_ROUNDING, closeness == BEYOND_ROUNDING, closeness != SAME_BITS
+            )
+            first_differing[undecided[differs]] = name
+            undecided = undecided[~differs]
+    return [str(stage) for stage in first_differing]
 
 
-def letters(traces: Mapping[str, Trace], kinds: Mapping[str, Any]) -> dict[str, list[str]]:
+def assign_letters(traces: Mapping[str, Trace], dtypes: Mapping[str, Any]) -> dict[str, list[str]]:
     """Give the same letter to variants that compute the same function, up to rounding in the coarser of their dtypes.
 
     Each problem of the traces `[n ...]` has its own letters.
     """
-    places: dict[str, Array] = {}  # the letter of each variant, as a number
-    leads: dict[str, Array] = {}  # whether the variant is the first with its letter
-    leaders: Any = 0
+    indices: dict[str, Array] = {}  # the letter of each variant, as a number
+    is_first: dict[str, Array] = {}  # whether the variant is the first with its letter
+    letter_count: Any = 0
     for name, trace in traces.items():
-        place = np.full(len(answer(trace)), -1)
-        for other, leading in leads.items():
-            if (open_places := leading & (place < 0)).any():
-                near = nearness(answer(trace), answer(traces[other]), coarser(kinds[name], kinds[other]))
-                place = np.where(open_places & (near != APART), places[other], place)
-        leads[name] = place < 0
-        places[name] = np.where(place < 0, leaders, place)
-        leaders = leaders + leads[name]
-    return {name: [format_letter(place) for place in numbers.tolist()] for name, numbers in places.items()}
+        index = np.full(len(get_answer(trace)), -1)
+        for other, other_is_first in is_first.items():
+            if (candidates := other_is_first & (index < 0)).any():
+                closeness = measure_closeness(
+                    get_answer(trace), get_answer(traces[other]), coarser(dtypes[name], dtypes[other])
+                )
+                index = np.where(candidates & (closeness != BEYOND_ROUNDING), indices[other], index)
+        is_first[name] = index < 0
+        indices[name] = np.where(index < 0, letter_count, index)
+        letter_count = letter_count + is_first[name]
+    return {name: [format_letter(index) for index in numbers.tolist()] for name, numbers in indices.items()}
 
 
-def format_letter(place: int) -> str:
+def format_letter(index: int) -> str:
     """Return the letter at an index from 0: A, B, ..., Z, AA, AB, ..."""
-    return (format_letter(place // 26 - 1) if place >= 26 else "") + string.ascii_uppercase[place % 26]
+    return (format_letter(index // 26 - 1) if index >= 26 else "") + string.ascii_uppercase[index % 26]

@@ -32,48 +32,48 @@ from attn_exp.problem.projections import BIASES, MATRICES
 NUMBER = re.compile(r"(?>[-+\u2212]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+\u2212]?\d+)?)")
 """A decimal number, whose minus is a hyphen or the typographic sign."""
 
-SETTINGS = (
+ATTRIBUTES = (
     r"\b(?:grad_fn|requires_grad|dtype|device|shape|size|layout|weak_type|sharding|name|path)\s*=\s*"
     r"(?:<[^<>]*>|\([^()]*\)|torch\.Size\([^()]*\)|'[^']*'|\"[^\"]*\"|[\w.:/+-]+)"
 )
 """Attributes that PyTorch, JAX and TensorFlow print, such as `grad_fn=<SelectBackward0>` or `shape=(2, 3)`."""
 
-PRINTED = re.compile(rf"{SETTINGS}|[^\W\d²³¹]{NUMBER.pattern}|{NUMBER.pattern}(?=[^\W\d_²³¹])|({NUMBER.pattern})")
+PRINTED = re.compile(rf"{ATTRIBUTES}|[^\W\d²³¹]{NUMBER.pattern}|{NUMBER.pattern}(?=[^\W\d_²³¹])|({NUMBER.pattern})")
 """Matches an attribute, digits in a word, or a number, which is group 1; a footnote mark may follow the number."""
 
 
-def matches(text: str) -> list[re.Match[str]]:
+def find_numbers(text: str) -> list[re.Match[str]]:
     """Find the numbers in printed text, except digits in words and in attributes that libraries print."""
     return [found for found in PRINTED.finditer(text) if found[1]]
 
 
-def bare(text: str) -> str:
+def strip_wrapper(text: str) -> str:
     """Return the bracketed part of `tensor([[0.5, 0.5]], grad_fn=<MulBackward0>)` and the like; else the whole text."""
-    whole = re.sub(SETTINGS, "", text)
-    first, last = whole.find("["), whole.rfind("]")
-    wrapped = re.match(r"\s*(?:<|[A-Za-z_][\w. ]*[(:])", text) is not None
-    return whole[first : last + 1] if wrapped and 0 <= first < last else text
+    text_alone = re.sub(ATTRIBUTES, "", text)
+    first, last = text_alone.find("["), text_alone.rfind("]")
+    is_wrapped = re.match(r"\s*(?:<|[A-Za-z_][\w. ]*[(:])", text) is not None
+    return text_alone[first : last + 1] if is_wrapped and 0 <= first < last else text
 
 
-def read(text: str, digits: int | None = None) -> tuple[Array, Array]:
+def parse_numbers(text: str, digits: int | None = None) -> tuple[Array, Array]:
     """Return the numbers in printed text in reading order, and half a unit of each one's last digit.
 
     NumPy prints all numbers of an array with as many decimals as the longest one needs, and drops trailing zeros. So
     all numbers get the same number of decimals: 0.16 beside 0.309 means 0.160. A number with an exponent stands on
     its own: 1.24e-13 is exact to 0.005e-13. `digits` is the number of decimals if all numbers have lost zeros.
     """
-    words = [found[1].replace("\u2212", "-") for found in matches(text)]
-    counted = [count_digits(word) for word in words]
-    plain = most_decimals(counted) if digits is None else digits
-    lasts = [plain if power is None else decimals - power for decimals, power in counted]
-    return np.array([float(word) for word in words]), np.array([float(f"0.5e{-last}") for last in lasts])
+    numbers = [found[1].replace("\u2212", "-") for found in find_numbers(text)]
+    formats = [count_digits(word) for word in numbers]
+    decimals_of_all = most_decimals(formats) if digits is None else digits
+    decimals_by_number = [decimals_of_all if power is None else decimals - power for decimals, power in formats]
+    return np.array([float(word) for word in numbers]), np.array([float(f"0.5e{-last}") for last in decimals_by_number])
 
 
-def rewritten(text: str, values: Array, digits: int | None = None) -> str:
+def replace_numbers(text: str, values: Array, digits: int | None = None) -> str:
     """Replace the numbers in printed text with other values that have as many decimals, but at least `digits`."""
-    counted = [count_digits(found[1]) for found in matches(text)]
-    places = max(most_decimals(counted), digits or 0)
-    formats = (f".{places}f" if power is None else f".{decimals}e" for decimals, power in counted)
+    digits_by_number = [count_digits(found[1]) for found in find_numbers(text)]
+    decimals_of_all = max(most_decimals(digits_by_number), digits or 0)
+    formats = (f".{decimals_of_all}f" if power is None else f".{decimals}e" for decimals, power in digits_by_number)
     numbers = map(format, values.tolist(), formats)
     return PRINTED.sub(lambda found: next(numbers) if found[1] else found[0], text)
 
@@ -102,7 +102,7 @@ PRODUCTS: dict[str, Callable[[Array, Array], Array]] = {
 """Ways to compute a matrix product; `sum` adds the weighted rows of the second matrix one by one."""
 
 
-def hold(
+def compare_with_document(
     config: Config, problem: Problem, variants: Sequence[Settled], traces: Mapping[str, Trace]
 ) -> tuple[Agreement, ...]:
     """Compare every published result in the configuration with the first variant that computes it.
@@ -112,46 +112,51 @@ def hold(
     Raises:
         UserError: an entry names an unknown stage, or a head or row that does not exist.
     """
-    runs = [(variant, problem, traces[variant.name]) for variant in variants]
-    runs.sort(key=lambda run: -run[0].computed_in.itemsize)
-    found = []
+    # each run is a variant, its problem and its trace
+    computed = [(variant, problem, traces[variant.name]) for variant in variants]
+    computed.sort(key=lambda run: -run[0].computed_in.itemsize)
+    agreements = []
     for entry in config.published:
         if entry.stage not in STAGES:
             raise UserError(unknown(entry.stage, STAGES, f"stage of published {entry.quantity}"))
-        named = (run for run in runs if entry.variant in (None, run[0].name))
-        own = (run_own_inputs(entry, config, run[0]) if entry.inputs else run for run in named)
-        for variant, inputs, trace in own:
+        candidates = (run for run in computed if entry.variant in (None, run[0].name))
+        with_inputs = (run_own_inputs(entry, config, run[0]) if entry.inputs else run for run in candidates)
+        for variant, inputs, trace in with_inputs:
             array = find_array(entry, inputs, trace)
             if array is not None:
-                found.append(compare_figure(entry, array, find_radius(entry, variant, trace)))
+                agreements.append(compare_figure(entry, array, find_radius(entry, variant, trace)))
                 break
-    return tuple(found)
+    return tuple(agreements)
 
 
 def run_own_inputs(entry: Published, config: Config, variant: Settled) -> tuple[Settled, Problem, Trace]:
-    own = replace(config, embeddings=Embeddings(**entry.inputs), projections=Projections(source="none"), draws=None)
-    problem = build(own)
+    """Run a variant with one head on the inputs of an entry, instead of those of the document."""
+    own_config = replace(
+        config, embeddings=Embeddings(**entry.inputs), projections=Projections(source="none"), draws=None
+    )
+    problem = build(own_config)
     bind = None if variant.own is None else variant.own.bind
-    settled = settle(variant.name, replace(config.variant[variant.name], head=1), own, problem, bind)
+    settled = settle(variant.name, replace(config.variant[variant.name], head=1), own_config, problem, bind)
     return settled, problem, execute(settled, problem)
 
 
 def compare_figure(entry: Published, array: Array, radius: Array | float | None) -> Agreement:
     text = " ".join(entry.printed.split())
-    printed, half_units = read(text, entry.decimals)
+    printed, half_units = parse_numbers(text, entry.decimals)
     if not printed.size:
         raise UserError(f"published {entry.quantity}: printed={brief(text)!r} contains no number")
-    mine = select_printed(array, entry)
-    if mine.size != printed.size:
-        counted = f"{mine.size} numbers, but {printed.size} are printed"
-        return Agreement(entry.quantity, text, counted, np.nan, np.nan, False, entry.note)
+    values = select_printed(array, entry)
+    if values.size != printed.size:
+        counts = f"{values.size} numbers, but {printed.size} are printed"
+        return Agreement(entry.quantity, text, counts, np.nan, np.nan, False, entry.note)
+    # how much the result can change because the inputs are printed rounded
     widening = select_printed(np.broadcast_to(0.0 if radius is None else radius, array.shape), entry)
-    difference, tolerance = np.abs(mine - printed), half_units + widening
+    difference, tolerance = np.abs(values - printed), half_units + widening
     worst = int(np.argmax(np.where(np.isnan(difference), np.inf, difference / tolerance)))
     return Agreement(
         quantity=entry.quantity,
         printed=text,
-        computed=rewritten(text, mine, entry.decimals),
+        computed=replace_numbers(text, values, entry.decimals),
         largest_difference=float(difference[worst]),
         tolerance=float(tolerance[worst]),
         agrees=bool((difference <= tolerance).all()),
@@ -172,7 +177,7 @@ def find_array(entry: Published, problem: Problem, trace: Trace) -> Array | None
     if left is None or right is None:
         return None
     right = right.swapaxes(-1, -2) if entry.stage == "scores" else right
-    return np.stack([PRODUCTS[entry.product](*both) for both in zip(left, right, strict=True)])
+    return np.stack([PRODUCTS[entry.product](*operands) for operands in zip(left, right, strict=True)])
 
 
 def select_printed(array: Array, entry: Published) -> Array:
@@ -199,26 +204,27 @@ def find_radius(entry: Published, settled: Settled, trace: Trace) -> Array | flo
     the context by at most the distance of the values from their mean. The bounds may be too wide, but never too narrow.
     With several heads, rules, W_o or mistakes, the radius is that of the stage's own rounding, or None.
     """
-    rules, given = settled.rules, {name: array[0] for name, array in trace.stages() if array.ndim == 3}
+    rules, arrays = settled.rules, {name: array[0] for name, array in trace.stages() if array.ndim == 3}
     is_ruled = rules.masks or rules.scores or settled.output_projection or settled.mistakes
     is_plain = settled.head == 1 and rules.normalizer.exponential and not is_ruled
     is_input = STAGES.index(entry.stage) < STAGES.index("scores")
-    if not entry.rounded or not is_plain or is_input or not {"q", "k", "weights"} <= given.keys():
+    if not entry.rounded or not is_plain or is_input or not {"q", "k", "weights"} <= arrays.keys():
         return entry.rounded.get(entry.stage)
-    q, k, weights = (np.abs(given[name]) for name in ("q", "k", "weights"))
-    of_q, of_k = (np.full_like(side, entry.rounded.get(name, 0.0)) for name, side in (("q", q), ("k", k)))
-    scores = q @ of_k.T + of_q @ k.T + of_q @ of_k.T
+    q, k, weights = (np.abs(arrays[name]) for name in ("q", "k", "weights"))
+    q_radius, k_radius = (np.full_like(side, entry.rounded.get(name, 0.0)) for name, side in (("q", q), ("k", k)))
+    scores = q @ k_radius.T + q_radius @ k.T + q_radius @ k_radius.T
     logits = abs(settled.multiplier) * scores
-    up, down = weights * np.exp(logits), weights * np.exp(-logits)
-    most = up / (up + down.sum(axis=-1, keepdims=True) - down)
-    least = down / (down + up.sum(axis=-1, keepdims=True) - up)
-    moved = np.maximum(most - weights, weights - least)
-    known = {"scores": scores, "logits": logits, "capped": logits, "masked": logits, "weights": moved}
-    if entry.stage in known or "v" not in given:
-        return known.get(entry.stage)
-    v = given["v"]
+    largest_share, smallest_share = weights * np.exp(logits), weights * np.exp(-logits)
+    upper = largest_share / (largest_share + smallest_share.sum(axis=-1, keepdims=True) - smallest_share)
+    lower = smallest_share / (smallest_share + largest_share.sum(axis=-1, keepdims=True) - largest_share)
+    weight_radius = np.maximum(upper - weights, weights - lower)
+    radii = {"scores": scores, "logits": logits, "capped": logits, "masked": logits, "weights": weight_radius}
+    if entry.stage in radii or "v" not in arrays:
+        return radii.get(entry.stage)
+    v = arrays["v"]
     return np.asarray(
-        moved @ np.abs(v - v.mean(axis=0)) + (weights + moved) @ np.full_like(v, entry.rounded.get("v", 0.0))
+        weight_radius @ np.abs(v - v.mean(axis=0))
+        + (weights + weight_radius) @ np.full_like(v, entry.rounded.get("v", 0.0))
     )
 
 

@@ -28,8 +28,8 @@ class Column(NamedTuple):
     `exact`: whether the column is itself an error, so that two digits suffice.
     `drawn`: the priority among the plots of a sweep, from 1; 0 means never drawn.
     `fixed`: whether the settings determine it, independently of the numbers of the input.
-    `key`: the unique name of the field; set by `columns`.
-    `name`: the column header in a report, which `columns` derives from the key; terminals and files show the key.
+    `key`: the unique name of the field; set by `read_columns`.
+    `name`: the column header in a report, which `read_columns` derives from the key; terminals and files show the key.
     """
 
     place: int
@@ -55,7 +55,7 @@ class Column(NamedTuple):
         return f"{self.name} ({self.small})" if self.small else self.name
 
 
-SPOKEN = {
+READABLE_NAMES = {
     "saturation_90": "share of rows with a weight above 0.90",
     "saturation_99": "share of rows with a weight above 0.99",
     "close": "share of close answers",
@@ -86,19 +86,19 @@ SPOKEN = {
 """Noun phrases for metrics whose names cannot be used in a sentence."""
 
 
-def spoken(name: str) -> str:
-    return SPOKEN.get(name) or name.strip("_").replace("_", " ")
+def readable_name(name: str) -> str:
+    return READABLE_NAMES.get(name) or name.strip("_").replace("_", " ")
 
 
-def columns(*schemas: type) -> dict[str, Column]:
+def read_columns(*schemas: type) -> dict[str, Column]:
     hints = [pair for schema in schemas for pair in get_type_hints(schema, include_extras=True).items()]
-    known = {
-        name: extra._replace(key=name, name=spoken(name))
+    found = {
+        name: extra._replace(key=name, name=readable_name(name))
         for name, hint in hints
         for extra in getattr(hint, "__metadata__", ())
         if isinstance(extra, Column)
     }
-    return dict(sorted(known.items(), key=lambda pair: pair[1].place))
+    return dict(sorted(found.items(), key=lambda pair: pair[1].place))
 
 
 EVERYWHERE = ("page", "terminal", "paper")
@@ -254,7 +254,7 @@ class Row:
     ] = "float64"
 
 
-COLUMNS = columns(Row)
+COLUMNS = read_columns(Row)
 """The columns of a row, from left to right."""
 
 
@@ -263,8 +263,8 @@ def is_deep(metric: str) -> bool:
     return metric in COLUMNS and COLUMNS[metric].deep
 
 
-def titled(name: str) -> str:
-    return COLUMNS[name].title if name in COLUMNS else spoken(name)
+def column_title(name: str) -> str:
+    return COLUMNS[name].title if name in COLUMNS else readable_name(name)
 
 
 @dataclass(frozen=True)
@@ -376,5 +376,5 @@ class Run:
     about: Mapping[str, Any]
 
 
-def settled_as(comparison: Comparison, variant: str) -> "Settled":
+def find_settled(comparison: Comparison, variant: str) -> "Settled":
     return next(settled for settled in comparison.variants if settled.name == variant)

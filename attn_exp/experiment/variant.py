@@ -1,4 +1,7 @@
-"""Settle variants: take unpinned settings from the run, and check that all settings fit the problem."""
+"""Settle variants: take unpinned settings from the run, and check that all settings fit the problem.
+
+`settle` turns a `Variant` of the configuration into a `Settled`, with its rules, head counts and positions as objects.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,9 @@ from attn_exp.config.schema import Config, Variant
 from attn_exp.errors import UserError, shown, unknown
 from attn_exp.experiment.library_conventions import Convention, convention
 from attn_exp.own_code import Named, is_code
-from attn_exp.problem.problem import Heads, Problem, heads
-from attn_exp.reference.oracle import TAKEN, Question
-from attn_exp.rules import deciding, kind, make_all, masks, normalizer
+from attn_exp.problem.problem import Heads, Problem, count_heads
+from attn_exp.reference.oracle import SUBTRACTED, Question
+from attn_exp.rules import effective_settings, make_all, make_masks, normalizer, rule_class
 from attn_exp.rules.grid import Rule
 from attn_exp.rules.masks.mask import AllOf, Mask
 from attn_exp.rules.positions.position import Position
@@ -57,13 +60,17 @@ class OwnForm(Protocol):
         """Call the function with a problem's x; `usual` means that scores are divided by `sqrt(d)`."""
 
     def judge(self, heads: Heads) -> Verdict:
-        """Check the function with the settings of its variant, which has these heads."""
+        """Check the function with the settings of its variant; `heads` are the head counts of that variant."""
 
 
 @dataclass(frozen=True)
 class Settled:
     """A variant with all settings filled in.
 
+    `scale`: the setting; `multiplier`: the number that it multiplies the scores by.
+    `words`: how tables name the masks, scores, positions and the convention.
+    `has_given_weights`: the problem starts from given weights; `has_no_values`: it ends with the weights.
+    `empty`, `tiled`: as in `Convention`.
     `own`: the user's own function, if the form names one that may run; `failed`: the reason why that function returned
     no result. `given_in`: the dtype of the problem's arrays.
     """
@@ -78,8 +85,8 @@ class Settled:
     rules: Rules
     positions: tuple[Position, ...]
     words: Mapping[str, str]
-    starts_late: bool
-    ends_early: bool
+    has_given_weights: bool
+    has_no_values: bool
     empty: str
     tiled: bool
     own: OwnForm | None = None
@@ -103,10 +110,10 @@ class Settled:
     @property
     def computed_in(self) -> np.dtype[Any]:
         """The coarsest dtype that results are rounded to: that of the problem, of the form, or of the softmax."""
-        own, softmax = self.member.computed_in(self.given_in), self.rules.softmax_dtype
-        if softmax is None or self.member.reference != "logits" or self.starts_late:
-            return own
-        return forms.coarser(own, np.dtype(softmax))
+        form_dtype, softmax = self.member.computed_in(self.given_in), self.rules.softmax_dtype
+        if softmax is None or self.member.reference != "logits" or self.has_given_weights:
+            return form_dtype
+        return forms.coarser(form_dtype, np.dtype(softmax))
 
     @property
     def plain(self) -> Settled:
@@ -136,11 +143,11 @@ class Settled:
         form = self.member
         if self.failed or (self.own is not None and self.mistakes):
             return self.failed or "mistake= changes the steps of the definition, but this form is your own code"
-        if self.starts_late and form.mix is None:
+        if self.has_given_weights and form.mix is None:
             return f"form={self.form} starts from queries and keys, but this problem starts from given weights"
-        if self.empty in TAKEN and form.reference != "logits":
+        if self.empty in SUBTRACTED and form.reference != "logits":
             return f"convention={self.words['convention']} changes logits, but form={self.form} computes no logits"
-        if self.ends_early and form.context_alone:
+        if self.has_no_values and form.context_alone:
             return f"form={self.form} computes only the context, but this problem has no values"
         return None if forms.is_own(self.form) else forms.refuses(self.form, self.rules)
 
@@ -150,8 +157,8 @@ def baseline(config: Config, variants: Sequence[Settled]) -> Settled:
 
     If that variant cannot be computed, return the first one that can.
     """
-    can = [variant for variant in variants if not variant.refused]
-    return next((variant for variant in can if variant.name == config.against), can[0])
+    runnable = [variant for variant in variants if not variant.refused]
+    return next((variant for variant in runnable if variant.name == config.against), runnable[0])
 
 
 Bind = Callable[[Settled, Mapping[str, Any], int], OwnForm]
@@ -170,56 +177,56 @@ def settle(name: str, variant: Variant, config: Config, problem: Problem, bind: 
     """
     if variant.form not in forms.names() and not is_code(variant.form):
         raise UserError(unknown(variant.form, forms.names(), f"variant.{name}.form"))
-    settings = pinned_or_run(variant, config)
+    settings = merge_settings(variant, config)
     for mistake in settings["mistake"]:
-        mistakes.usable(mistake)
+        mistakes.require_usable(mistake)
     # a variant that pins head but not kv_head has as many key/value heads
     kv_head = settings["kv_head"] if variant.head is None or variant.kv_head is not None else None
-    shares = heads(settings["head"], kv_head, problem, config.kv_pool)
-    size = 1 if problem.q is None else problem.q.shape[-1] // shares.query
-    means = convention(settings["convention"])
-    rules = make_rules(settings, means, multiplier(settings["scale"], size), problem)
-    marks = make_all("position", settings["position"])
-    if misfit := next(filter(None, misfits(rules, marks, shares.query, size, problem)), None):
+    head_counts = count_heads(settings["head"], kv_head, problem, config.kv_pool)
+    size = 1 if problem.q is None else problem.q.shape[-1] // head_counts.query
+    library = convention(settings["convention"])
+    rules = make_rules(settings, library, choose_multiplier(settings["scale"], size), problem)
+    positions = make_all("position", settings["position"])
+    if misfit := next(filter(None, find_misfits(rules, positions, head_counts.query, size, problem)), None):
         raise UserError(misfit)
-    check_range(rules, problem, settings["convention"])
-    words = {group: say_choices(group, settings[group], settings["mask_join"]) for group in JOINS}
+    refuse_overflow(rules, problem, settings["convention"])
+    texts = {group: format_choices(group, settings[group], settings["mask_join"]) for group in SEPARATORS}
     settled = Settled(
         name=name,
         form=variant.form,
-        heads=shares,
+        heads=head_counts,
         scale=settings["scale"],
         multiplier=rules.scale,
         output_projection=variant.output_projection,
         mistakes=settings["mistake"],
         rules=rules,
-        positions=marks,
-        words=words | {"convention": settings["convention"]},
-        starts_late=problem.weights is not None,
-        ends_early=problem.v is None,
-        empty=means.empty,
-        tiled=means.tiled,
+        positions=positions,
+        words=texts | {"convention": settings["convention"]},
+        has_given_weights=problem.weights is not None,
+        has_no_values=problem.v is None,
+        empty=library.empty,
+        tiled=library.tiled,
     )
     if bind is None or not isinstance(variant.form, Named):
         return settled
-    own = bind(settled, settings, config.seed)
-    takes_w_o = own.takes_output_projection and "W_o" in problem.projections
-    return replace(settled, own=own, output_projection=variant.output_projection or takes_w_o)
+    own_form = bind(settled, settings, config.seed)
+    takes_w_o = own_form.takes_output_projection and "W_o" in problem.projections
+    return replace(settled, own=own_form, output_projection=variant.output_projection or takes_w_o)
 
 
-def pinned_or_run(variant: Variant, config: Config) -> dict[str, Any]:
+def merge_settings(variant: Variant, config: Config) -> dict[str, Any]:
     pinned = {field.name: getattr(variant, field.name) for field in fields(variant)}
     return {name: getattr(config, name) if value is None else value for name, value in pinned.items()}
 
 
-def multiplier(scale: bool | float, size: int) -> float:
+def choose_multiplier(scale: bool | float, size: int) -> float:
     """Return the multiplier of the scores: 1 / sqrt(d) if `scale` is true, 1 if it is false, or `scale` itself."""
     if isinstance(scale, bool):
         return 1 / math.sqrt(size) if scale else 1.0
     return scale
 
 
-def make_rules(settings: Mapping[str, Any], means: Convention, scale: float, problem: Problem) -> Rules:
+def make_rules(settings: Mapping[str, Any], library: Convention, scale: float, problem: Problem) -> Rules:
     """Create the rules named in the settings, following a library's convention.
 
     Raises:
@@ -232,54 +239,58 @@ def make_rules(settings: Mapping[str, Any], means: Convention, scale: float, pro
     if problem.weights is not None and settings["normalizer"] != Config.normalizer:
         raise UserError(f"normalizer={settings['normalizer']} has no effect: this problem starts from given weights")
     for name in settings["mask"] if problem.memory is not None else ():
-        if issubclass(rule := kind("mask", name), Rule) and rule.one_sequence:
+        if issubclass(rule := rule_class("mask", name), Rule) and rule.one_sequence:
             raise UserError(f"mask={name} applies within one sequence, but the keys come from a memory; use mask=array")
-    limits = masks(settings["mask"], settings["mask_join"], means.blocks, problem.key_tokens)
+    mask_rules = make_masks(settings["mask"], settings["mask_join"], library.blocks, problem.key_tokens)
     return Rules(
         scale=scale,
-        masks=limits,
+        masks=mask_rules,
         scores=make_all("score", settings["score"]),
         normalizer=normalizer(settings["normalizer"]),
-        offset=first_position(alignment(settings["align"], means, limits, problem), limits, problem),
-        softmax_dtype=means.softmax_dtype,
-        bend_last=means.caps_last,
+        offset=first_position(find_alignment(settings["align"], library, mask_rules, problem), mask_rules, problem),
+        softmax_dtype=library.softmax_dtype,
+        bend_last=library.caps_last,
     )
 
 
-def alignment(asked: str | None, means: Convention, limits: tuple[Mask, ...], problem: Problem) -> str:
+def find_alignment(setting: str | None, library: Convention, mask_rules: tuple[Mask, ...], problem: Problem) -> str:
     """Return how the first query is aligned with the keys, as a value of `align` or `after_past`.
 
     It is `after_past` if the masks of a library count the tokens in a cache, and `before_filler` if a library aligns
     the last query with the last key of the sequence and some keys are filler.
     """
-    if asked is not None:
-        return asked
-    if means.cached and problem.past:
+    if setting is not None:
+        return setting
+    if library.cached and problem.past:
         return "after_past"
-    has_filler = means.knows_filler and AllOf(limits).unpadded(problem.keys) < problem.keys
-    return "before_filler" if has_filler else means.align
+    has_filler = library.knows_filler and AllOf(mask_rules).unpadded(problem.keys) < problem.keys
+    return "before_filler" if has_filler else library.align
 
 
-def first_position(align: str, limits: tuple[Mask, ...], problem: Problem) -> int:
+def first_position(align: str, mask_rules: tuple[Mask, ...], problem: Problem) -> int:
     rows, keys = len(problem.tokens), problem.keys
-    last = AllOf(limits).unpadded(keys) - rows
-    return {"top_left": 0, "after_past": problem.past, "before_filler": last, "bottom_right": keys - rows}[align]
+    before_filler = AllOf(mask_rules).unpadded(keys) - rows
+    return {"top_left": 0, "after_past": problem.past, "before_filler": before_filler, "bottom_right": keys - rows}[
+        align
+    ]
 
 
-def misfits(rules: Rules, marks: tuple[Position, ...], head: int, size: int, problem: Problem) -> Iterator[str | None]:
+def find_misfits(
+    rules: Rules, positions: tuple[Position, ...], head: int, size: int, problem: Problem
+) -> Iterator[str | None]:
     for rule in (*rules.masks, *rules.scores):
         yield rule.misfit(head, len(problem.tokens), problem.keys)
     for score in rules.scores if problem.q is not None else ():
         yield score.misfit_size(size)
     if not rules.normalizer.takes_extra and any(rule.extra(0) is not None for rule in rules.scores):
         yield f"normalizer={rules.normalizer.name} weighs each key independently, so score=sink would have no effect"
-    for position in marks:
+    for position in positions:
         if position.changes_x and problem.x is None:
             yield f"position={registry.name_of(position)} is added to x, but this problem has no x"
         yield position.misfit(size)
 
 
-def check_range(rules: Rules, problem: Problem, convention: str) -> None:
+def refuse_overflow(rules: Rules, problem: Problem, convention: str) -> None:
     if rules.softmax_dtype is None or problem.q is None:
         return
     q, k, v = (0.0 if side is None else float(np.abs(side).max()) for side in (problem.q, problem.k, problem.v))
@@ -291,15 +302,15 @@ def check_range(rules: Rules, problem: Problem, convention: str) -> None:
         )
 
 
-JOINS = {"mask": " {mask_join} ", "score": " + ", "position": " + "}
+SEPARATORS = {"mask": " {mask_join} ", "score": " + ", "position": " + "}
 """The separator between the choices of a group."""
 
 
-def say_choices(group: str, choices: Mapping[str, Any], mask_join: str) -> str:
+def format_choices(group: str, choices: Mapping[str, Any], mask_join: str) -> str:
     """Format a group's choices for a table: `window(left=2, right=0) and padding(lengths=3)`, or `none`."""
-    given = {
-        name: ", ".join(f"{key}={shown(value)}" for key, value in deciding(group, name, settings).items())
+    arguments = {
+        name: ", ".join(f"{key}={shown(value)}" for key, value in effective_settings(group, name, settings).items())
         for name, settings in choices.items()
     }
-    calls = (f"{name}({settings})" if settings else name for name, settings in given.items())
-    return JOINS[group].format(mask_join=mask_join).join(calls) or "none"
+    calls = (f"{name}({settings})" if settings else name for name, settings in arguments.items())
+    return SEPARATORS[group].format(mask_join=mask_join).join(calls) or "none"

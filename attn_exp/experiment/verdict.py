@@ -1,4 +1,8 @@
-"""The verdict of a check of a function or of numbers, and its text for the terminal and notebooks."""
+"""The verdict of a check of a function or of numbers, and its text for the terminal and notebooks.
+
+`decide` fills in the outcome; `format_headline` gives it in one line, `format_summary` in a few, and `format_details`
+with every question.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,10 @@ from attn_exp.errors import NOT_VERIFIED, RIGHT, WRONG
 from attn_exp.mistakes.mistake import Mistake
 
 HELD, BROKEN, ABSENT, REMARK = "held", "broken", "not offered", "remark"
+"""The states of a question, besides `NOT_VERIFIED`."""
+
 SIGNS = {HELD: "ok", BROKEN: "BROKEN", ABSENT: "-", REMARK: "note", NOT_VERIFIED: "?"}
+"""How a terminal shows each state."""
 
 CALLED, ANSWERED, CHECKED = "it can be called", "it answers", "it can be checked"
 """The first questions of a check; if the answer to one is no, the check ends there."""
@@ -32,7 +39,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Finding:
-    """One question of a check, its result, and what was observed."""
+    """One question of a check (`rung`), its result (`state`, a key of `SIGNS`), and what was observed (`said`)."""
 
     rung: str
     state: str
@@ -114,7 +121,7 @@ class Verdict:
 
         `str(verdict)` lists every question too.
         """
-        return summary_of(self)
+        return format_summary(self)
 
     @property
     def uncalled(self) -> str:
@@ -122,7 +129,7 @@ class Verdict:
         return next((one.said for one in self.findings if one.rung == CALLED and one.state == BROKEN), "")
 
     def __str__(self) -> str:
-        return text_of(self)
+        return format_details(self)
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"
@@ -132,7 +139,7 @@ class Verdict:
         return asdict(self)
 
 
-def unfinished(name: str, reason: str, asked: str, rung: str = ANSWERED) -> Verdict:
+def make_unfinished(name: str, reason: str, asked: str, rung: str = ANSWERED) -> Verdict:
     """Return the verdict of a check that ended early because of a timeout, a dead process, or a lack of memory."""
     computes, findings = f"unknown: {reason}", (Finding(rung, NOT_VERIFIED, reason),)
     return Verdict(name, False, (), computes, findings, asked, outcome=NOT_VERIFIED, reason=reason)
@@ -143,78 +150,86 @@ def decide(verdict: Verdict, not_verified: tuple[str, ...] = (), reason: str = "
 
     `not_verified` is appended to the list of the verdict; a `reason` makes the outcome `not verified`.
     """
-    left = tuple(dict.fromkeys((*verdict.not_verified, *not_verified)))
-    is_open = reason or (verdict.passed and left)
-    outcome = NOT_VERIFIED if is_open else RIGHT if verdict.passed else WRONG
+    unverified = tuple(dict.fromkeys((*verdict.not_verified, *not_verified)))
+    is_unverified = reason or (verdict.passed and unverified)
+    outcome = NOT_VERIFIED if is_unverified else RIGHT if verdict.passed else WRONG
     return replace(
-        verdict, passed=outcome == RIGHT, outcome=outcome, not_verified=left, reason=reason or what_it_is(verdict),
+        verdict,
+        passed=outcome == RIGHT,
+        outcome=outcome,
         verified=tuple(one.rung for one in verdict.findings if one.state == HELD and one.rung != CALLED),
-    )  # fmt: skip
+        not_verified=unverified,
+        reason=reason or describe_outcome(verdict),
+    )
 
 
-def what_it_is(verdict: Verdict) -> str:
-    plain, names = verdict.computes.rstrip("."), " and ".join(verdict.mistakes)
+def describe_outcome(verdict: Verdict) -> str:
+    description, names = verdict.computes.rstrip("."), " and ".join(verdict.mistakes)
     if verdict.against:
-        return f"{plain}."
-    if names and not verdict.passed and plain.startswith(said := f"attention with {names}"):
-        return f"Its mistake{'s are' if len(verdict.mistakes) > 1 else ' is'} {names}{plain.removeprefix(said)}."
-    return f"It computes {plain}."
+        return f"{description}."
+    if names and not verdict.passed and description.startswith(mistaken := f"attention with {names}"):
+        return (
+            f"Its mistake{'s are' if len(verdict.mistakes) > 1 else ' is'} {names}{description.removeprefix(mistaken)}."
+        )
+    return f"It computes {description}."
 
 
-STAGES = {"q": "queries, keys or values", "k": "keys", "v": "values", "masked": "masks"}
+STAGE_NAMES = {"q": "queries, keys or values", "k": "keys", "v": "values", "masked": "masks"}
 """Names of stages in a headline."""
 
 
-def headline(verdict: Verdict, name: str = "") -> str:
+def format_headline(verdict: Verdict, name: str = "") -> str:
     """Return the outcome in one line, such as `mine.py:attention: wrong: scale_by_d`."""
     right, wrong = ("agree", "differ") if verdict.against else (RIGHT, WRONG)
     name = f"{verdict.name} and {verdict.against}" if verdict.against else name or verdict.name
     right += f" under {verdict.right_under}" if verdict.right_under else ""
     if verdict.outcome == NOT_VERIFIED:
-        left = ", ".join(one.partition(" (")[0] for one in verdict.not_verified) or verdict.reason
-        return f"{name}: {f'{right} as far as checked; ' if verdict.verified else ''}{NOT_VERIFIED}: {left}"
+        unverified = ", ".join(entry.partition(" (")[0] for entry in verdict.not_verified) or verdict.reason
+        return f"{name}: {f'{right} as far as checked; ' if verdict.verified else ''}{NOT_VERIFIED}: {unverified}"
     if not verdict.is_wrong:
         return f"{name}: {right}"
-    stage = STAGES.get(verdict.stage, verdict.stage)
+    stage = STAGE_NAMES.get(verdict.stage, verdict.stage)
     names = ", ".join(verdict.mistakes) or (f"the {stage} (no known mistake)" if stage else "no known mistake")
     return f"{name}: {wrong}{f': {names}' if verdict.mistakes or not verdict.against else ''}"
 
 
-def summary_of(verdict: Verdict, name: str = "") -> str:
+def format_summary(verdict: Verdict, name: str = "") -> str:
     """Return the verdict in a few lines; `name` is how the user named the function."""
-    first = headline(verdict, name)
-    said = [first, *[verdict.reason] * (verdict.reason not in first)]
-    for known, mistake in look_up_mistakes(verdict):
-        said.append(f"fix: {mistake.fix}" if verdict.is_wrong else f"remark: {known}: {mistake.says}")
-    alone = ", ".join(one.rung for one in verdict.findings if one.state == ABSENT and verdict.against)
-    left = [one for one in verdict.not_verified if one.partition(" (")[2].rstrip(")") not in verdict.reason]
-    said += [*smallest_lines(verdict), *[f"not compared: {alone}"] * bool(alone)]
-    return "\n".join([*said, *(f"{NOT_VERIFIED}: {one}" for one in left)])
+    head = format_headline(verdict, name)
+    lines = [head, *[verdict.reason] * (verdict.reason not in head)]
+    for mistake_name, mistake in look_up_mistakes(verdict):
+        lines.append(f"fix: {mistake.fix}" if verdict.is_wrong else f"remark: {mistake_name}: {mistake.says}")
+    not_compared = ", ".join(one.rung for one in verdict.findings if one.state == ABSENT and verdict.against)
+    unverified = [one for one in verdict.not_verified if one.partition(" (")[2].rstrip(")") not in verdict.reason]
+    lines += [*list_smallest_input(verdict), *[f"not compared: {not_compared}"] * bool(not_compared)]
+    return "\n".join([*lines, *(f"{NOT_VERIFIED}: {one}" for one in unverified)])
 
 
-def text_of(verdict: Verdict, name: str = "") -> str:
+def format_details(verdict: Verdict, name: str = "") -> str:
     """Return the verdict with every question, as `attn-exp check -v` prints it: the summary and the details."""
-    first, *said = summary_of(verdict, name).split("\n")
+    head, *lines = format_summary(verdict, name).split("\n")
     if verdict.stage:
-        said.append(f"The first stage that differs: {STAGES.get(verdict.stage, verdict.stage)}.")
-    said += [f"{known}: {mistake.says} Seen in: {mistake.seen}" for known, mistake in look_up_mistakes(verdict)]
+        lines.append(f"The first stage that differs: {STAGE_NAMES.get(verdict.stage, verdict.stage)}.")
+    lines += [
+        f"{mistake_name}: {mistake.says} Seen in: {mistake.seen}" for mistake_name, mistake in look_up_mistakes(verdict)
+    ]
     if verdict.alike:
-        said.append(f"The same numbers come from {', or '.join(' with '.join(group) for group in verdict.alike)}.")
-    said += [f"not checked: {one}" for one in verdict.not_asked if one not in verdict.not_verified]
+        lines.append(f"The same numbers come from {', or '.join(' with '.join(group) for group in verdict.alike)}.")
+    lines += [f"not checked: {one}" for one in verdict.not_asked if one not in verdict.not_verified]
     width = max((len(one.rung) for one in verdict.findings), default=0)
-    ladder = (f"{SIGNS[one.state]:>6}  {one.rung:{width}}  {one.said}".rstrip() for one in verdict.findings)
-    return "\n".join([first, f"asked: {verdict.asked}", *said, "", *ladder])
+    questions = (f"{SIGNS[one.state]:>6}  {one.rung:{width}}  {one.said}".rstrip() for one in verdict.findings)
+    return "\n".join([head, f"asked: {verdict.asked}", *lines, "", *questions])
 
 
 def look_up_mistakes(verdict: Verdict) -> list[tuple[str, Mistake]]:
     return [(name, mistakes.mistake(name)) for name in verdict.mistakes]
 
 
-def smallest_lines(verdict: Verdict) -> list[str]:
-    every = [side.smallest for side in verdict.sides] if verdict.against else [verdict.smallest]
-    small, said = [one for one in every if one is not None], list[str]()
-    for one in small:  # both may take the same arrays: print shared lines once
-        said += [line for line in (f"  {line}" for line in one.python.splitlines()) if line not in said]
-        said += [f"  # gives {one.mine}"]
+def list_smallest_input(verdict: Verdict) -> list[str]:
+    candidates = [side.smallest for side in verdict.sides] if verdict.against else [verdict.smallest]
+    examples, lines = [example for example in candidates if example is not None], list[str]()
+    for example in examples:  # both may take the same arrays: print shared lines once
+        lines += [line for line in (f"  {line}" for line in example.python.splitlines()) if line not in lines]
+        lines += [f"  # gives {example.mine}"]
     word = "the definition gives" if verdict.against else "right"
-    return [*said, *(f"  # {word} {one.right}" for one in small[:1] if one.right)]
+    return [*lines, *(f"  # {word} {example.right}" for example in examples[:1] if example.right)]

@@ -30,9 +30,9 @@ def form(name: str) -> Form:
     raises an error when called.
     """
     if is_own(name):
-        return Form(functools.partial(unnamed, name), mix=None, context_alone=True)
+        return Form(functools.partial(refuse_to_run, name), mix=None, context_alone=True)
     if registry.is_absent(__name__, name):
-        return Form(functools.partial(unnamed, name))
+        return Form(functools.partial(refuse_to_run, name))
     return registry.constant(__name__, name, Form)
 
 
@@ -44,7 +44,7 @@ def is_own(name: str) -> bool:
     return ":" in name
 
 
-def unnamed(name: str, *inputs: object) -> Trace:
+def refuse_to_run(name: str, *inputs: object) -> Trace:
     """Raise an error: user code runs only if the command line names it.
 
     Raises:

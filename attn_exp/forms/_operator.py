@@ -1,4 +1,8 @@
-"""The public functions: attention on arrays, with the semantics of the ONNX operator `Attention`."""
+"""The public functions: attention on arrays, with the semantics of the ONNX operator `Attention`.
+
+`arrange` brings the inputs to one layout, the `read_` functions turn the attributes into `Rules`, a form computes the
+stages, and the output gets the layout of the inputs again.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ from attn_exp import forms
 from attn_exp.arrays import Array, Shape, bfloat16
 from attn_exp.errors import chosen
 from attn_exp.errors import given as quote
-from attn_exp.forms._blocks.plain import FEW, at_once
+from attn_exp.forms._blocks.plain import FEW, attend_at_once
 from attn_exp.forms.steps import join_heads, split
 from attn_exp.forms.trace import Trace
 from attn_exp.rules.grid import broadcast_misfit
@@ -29,21 +33,25 @@ from attn_exp.rules.scores.added import Added
 from attn_exp.rules.scores.score import Score
 from attn_exp.rules.scores.softcap import Softcap
 
-REAL = (int, float, np.integer, np.floating)
-WHOLE = (int, np.bool_, np.integer)
+REAL_TYPES = (int, float, np.integer, np.floating)
+WHOLE_TYPES = (int, np.bool_, np.integer)
 AXES = ("batch", "heads", "tokens", "size")
 FINITE = np.finfo(np.float64).max
 ONNX_TYPES = {1: "float32", 10: "float16", 11: "float64", 16: "bfloat16"}
 """ONNX's numbers for data types, as in its attribute `softmax_precision`."""
 AUTO = "auto"
 """The name that selects the fastest form for the problem."""
-OPEN = (-1, -1)
+NO_WINDOW = (-1, -1)
 """An unlimited window."""
 
 
 @dataclass(frozen=True)
 class Arranged:
-    """Queries `[b h t d]`, keys `[b g s d]` and values `[b g s e]`, past included, and the layout of the inputs."""
+    """Queries `[b h t d]`, keys `[b g s d]` and values `[b g s e]`, past included, and the layout of the inputs.
+
+    `past`: the number of past keys. `given_axes`: the number of axes of the inputs, 2, 3 or 4. `side_by_side`: whether
+    the last axis of the inputs holds all heads.
+    """
 
     query: Array
     key: Array
@@ -91,7 +99,7 @@ def trace(  # noqa: PLR0913 - the inputs and attributes of the operator
     is_causal: bool = False,
     scale: float | None = None,
     softcap: float | None = 0.0,
-    window: Sequence[int] | None = OPEN,
+    window: Sequence[int] | None = NO_WINDOW,
     past_key: ArrayLike | None = None,
     past_value: ArrayLike | None = None,
     nonpad_kv_seqlen: ArrayLike | None = None,
@@ -105,31 +113,31 @@ def trace(  # noqa: PLR0913 - the inputs and attributes of the operator
     Raises:
         ValueError: as for `attention`.
     """
-    given = arrange(query, key, value, past_key, past_value, q_num_heads, kv_num_heads)
-    if nonpad_kv_seqlen is not None and given.past:
+    inputs = arrange(query, key, value, past_key, past_value, q_num_heads, kv_num_heads)
+    if nonpad_kv_seqlen is not None and inputs.past:
         raise ValueError("nonpad_kv_seqlen and past_key both say where the keys end; give only one")
-    lengths = None if nonpad_kv_seqlen is None else read_lengths(nonpad_kv_seqlen, given)
-    allowed, added = read_attn_mask(attn_mask, given)
+    lengths = None if nonpad_kv_seqlen is None else read_lengths(nonpad_kv_seqlen, inputs)
+    allowed, added = read_attn_mask(attn_mask, inputs)
     rules = Rules(
-        scale=1 / math.sqrt(given.query.shape[-1] or 1) if scale is None else read_number(scale, "scale"),
-        masks=(*read_masks(is_causal, OPEN if window is None else window, lengths), *allowed),
+        scale=1 / math.sqrt(inputs.query.shape[-1] or 1) if scale is None else read_number(scale, "scale"),
+        masks=(*read_masks(is_causal, NO_WINDOW if window is None else window, lengths), *allowed),
         scores=(*read_softcap(0.0 if softcap is None else softcap), *added),
-        offset=np.asarray(lengths) - given.query.shape[2] if lengths else given.past,
+        offset=np.asarray(lengths) - inputs.query.shape[2] if lengths else inputs.past,
         softmax_dtype=None if softmax_precision is None else read_precision(softmax_precision),
     )
-    computed = find_form(form, given, rules)
-    with np.errstate(over="ignore", invalid="ignore"):  # `blame` locates the cause
-        stages = attend(computed, given, rules)
+    chosen_form = find_form(form, inputs, rules)
+    with np.errstate(over="ignore", invalid="ignore"):  # `report_nan` locates the cause
+        stages = attend(chosen_form, inputs, rules)
     assert stages.context is not None
-    blame(stages.context, given, rules, computed.leaks)
+    report_nan(stages.context, inputs, rules, chosen_form.leaks)
     return Traced(
-        logits=given.restore_axes(stages.logits),
-        capped=given.restore_axes(stages.capped),
-        masked=given.restore_axes(stages.masked),
-        weights=given.restore_axes(stages.weights),
-        output=given.output(stages.context),
-        present_key=given.restore_axes(given.key),
-        present_value=given.restore_axes(given.value),
+        logits=inputs.restore_axes(stages.logits),
+        capped=inputs.restore_axes(stages.capped),
+        masked=inputs.restore_axes(stages.masked),
+        weights=inputs.restore_axes(stages.weights),
+        output=inputs.output(stages.context),
+        present_key=inputs.restore_axes(inputs.key),
+        present_value=inputs.restore_axes(inputs.value),
     )
 
 
@@ -142,7 +150,7 @@ def attention(  # noqa: PLR0913 - the inputs and attributes of the operator
     is_causal: bool = False,
     scale: float | None = None,
     softcap: float | None = 0.0,
-    window: Sequence[int] | None = OPEN,
+    window: Sequence[int] | None = NO_WINDOW,
     past_key: ArrayLike | None = None,
     past_value: ArrayLike | None = None,
     nonpad_kv_seqlen: ArrayLike | None = None,
@@ -194,7 +202,9 @@ def attention(  # noqa: PLR0913 - the inputs and attributes of the operator
     """
     mask_off = attn_mask is past_key is past_value is nonpad_kv_seqlen is None
     if mask_off and softmax_precision is q_num_heads is kv_num_heads is None and type(form) is str and form == AUTO:
-        answer = at_once(query, key, value, scale, is_causal) if is_plain(scale, is_causal, softcap, window) else None
+        answer = (
+            attend_at_once(query, key, value, scale, is_causal) if is_plain(scale, is_causal, softcap, window) else None
+        )
         if answer is not None:
             return answer
     return trace(
@@ -217,41 +227,43 @@ def attention(  # noqa: PLR0913 - the inputs and attributes of the operator
 
 
 def is_plain(scale: Any, is_causal: Any, softcap: Any, window: Any) -> bool:
-    scaled = scale is None or (isinstance(scale, REAL) and not isinstance(scale, bool))
-    uncapped = softcap is None or (isinstance(softcap, REAL) and softcap == 0)
-    everywhere = window is None or (isinstance(window, tuple | list) and tuple(window) == OPEN)
-    return scaled and uncapped and everywhere and isinstance(is_causal, WHOLE) and is_causal in (0, 1)
+    is_scale_plain = scale is None or (isinstance(scale, REAL_TYPES) and not isinstance(scale, bool))
+    has_no_cap = softcap is None or (isinstance(softcap, REAL_TYPES) and softcap == 0)
+    has_no_window = window is None or (isinstance(window, tuple | list) and tuple(window) == NO_WINDOW)
+    return (
+        is_scale_plain and has_no_cap and has_no_window and isinstance(is_causal, WHOLE_TYPES) and is_causal in (0, 1)
+    )
 
 
-def find_form(name: str, given: Arranged, rules: Rules) -> forms.Form:
+def find_form(name: str, inputs: Arranged, rules: Rules) -> forms.Form:
     """Return the form of that name; `auto` is `matrix` for few logits, `blockwise` for many.
 
     Half precision is rounded after every stage, as is a softmax with its own dtype, so both need `matrix`.
     """
     name = chosen(name, (AUTO, *forms.names()), "form")
     if name == AUTO:
-        staged = given.query.dtype.itemsize <= 2 or rules.softmax_dtype is not None
-        name = "matrix" if staged or math.prod(given.logits_shape) <= FEW else "blockwise"
+        rounds_stages = inputs.query.dtype.itemsize <= 2 or rules.softmax_dtype is not None
+        name = "matrix" if rounds_stages or math.prod(inputs.logits_shape) <= FEW else "blockwise"
     refusal = forms.refuses(name, rules)
     if refusal:
         raise ValueError(f"form={name} cannot compute this: {refusal}")
     return forms.form(name)
 
 
-def attend(form: forms.Form, given: Arranged, rules: Rules) -> Trace:
+def attend(form: forms.Form, inputs: Arranged, rules: Rules) -> Trace:
     """Compute the form; in half precision the square root of the scale multiplies q and k before their product."""
-    q, k = given.query, given.key
+    q, k = inputs.query, inputs.key
     if q.dtype.itemsize > 2:
-        return form.attend(q, k, given.value, rules)
+        return form.attend(q, k, inputs.value, rules)
     root = q.dtype.type(math.sqrt(abs(rules.scale)))
     sign = q.dtype.type(math.copysign(1, rules.scale))
-    return form.attend(q * root * sign, k * root, given.value, replace(rules, scale=1.0))
+    return form.attend(q * root * sign, k * root, inputs.value, replace(rules, scale=1.0))
 
 
-PLACE = ("batch", "head", "token", "entry")
+POSITION_AXES = ("batch", "head", "token", "entry")
 
 
-def blame(context: Array, given: Arranged, rules: Rules, leaks: str | None = None) -> None:
+def report_nan(context: Array, inputs: Arranged, rules: Rules, leaks: str | None = None) -> None:
     """Raise an error for the NaN or infinity in the input that made the output NaN; do nothing if no output is NaN.
 
     Two cases give only a warning. With `leaks`, a form declares why values at masked keys can reach its output. If
@@ -264,30 +276,38 @@ def blame(context: Array, given: Arranged, rules: Rules, leaks: str | None = Non
     if not np.isnan(wide.min(initial=0)):  # min propagates NaN
         return
     batch, head, row, _ = np.argwhere(np.isnan(wide))[0].tolist()
-    _, heads, rows, keys = given.logits_shape
-    group = head * given.key.shape[1] // heads
+    _, heads, rows, keys = inputs.logits_shape
+    group = head * inputs.key.shape[1] // heads
     grid = part_grid(rules, batch, head, row, np.arange(keys), (heads, rows, keys))
-    seen = np.broadcast_to(AllOf(rules.masks).allows(grid), keys)
-    if culprit := find_nonfinite("query", given.query, (batch, head), [row]):
+    sees_key = np.broadcast_to(AllOf(rules.masks).allows(grid), keys)
+    if culprit := find_nonfinite("query", inputs.query, (batch, head), [row]):
         raise ValueError(f"{culprit}; mask it or fix it")
-    memory = {"key": given.key, "value": given.value}
-    for name, array in memory.items():
-        if culprit := find_nonfinite(name, array, (batch, group), np.flatnonzero(seen)):
+    keys_and_values = {"key": inputs.key, "value": inputs.value}
+    for name, array in keys_and_values.items():
+        if culprit := find_nonfinite(name, array, (batch, group), np.flatnonzero(sees_key)):
             raise ValueError(f"{culprit}, which query {row} may see; mask it or fix it")
-    found = (
-        find_nonfinite(name, array, (batch, group), np.flatnonzero(~seen)) for name, array in memory.items() if leaks
+    hidden_culprits = (
+        find_nonfinite(name, array, (batch, group), np.flatnonzero(~sees_key))
+        for name, array in keys_and_values.items()
+        if leaks
     )
-    hidden = next(filter(None, found), None)
-    reason = f"{hidden}, which query {row} may not see; {leaks}" if hidden else f"logits overflow {context.dtype}"
+    hidden_culprit = next(filter(None, hidden_culprits), None)
+    reason = (
+        f"{hidden_culprit}, which query {row} may not see; {leaks}"
+        if hidden_culprit
+        else f"logits overflow {context.dtype}"
+    )
     warnings.warn(f"{reason}: the output contains NaN", RuntimeWarning, stacklevel=4)
 
 
-def find_nonfinite(name: str, array: Array, place: tuple[int, int], tokens: Iterable[int]) -> str | None:
+def find_nonfinite(name: str, array: Array, head_index: tuple[int, int], tokens: Iterable[int]) -> str | None:
     for token in tokens:
-        bad = np.flatnonzero(~np.isfinite(array[(*place, token)]))
-        if len(bad):
-            where = ", ".join(f"{axis} {index}" for axis, index in zip(PLACE, (*place, token, bad[0]), strict=True))
-            return f"{name} holds {array[(*place, token, bad[0])]} at {where}"
+        indices = np.flatnonzero(~np.isfinite(array[(*head_index, token)]))
+        if len(indices):
+            position = ", ".join(
+                f"{axis} {index}" for axis, index in zip(POSITION_AXES, (*head_index, token, indices[0]), strict=True)
+            )
+            return f"{name} holds {array[(*head_index, token, indices[0])]} at {position}"
     return None
 
 
@@ -318,13 +338,13 @@ def arrange(
         )
     side_by_side = are_side_by_side(axes, q_num_heads, kv_num_heads)
     q = split_heads(q, "query", "q_num_heads", q_num_heads)
-    k, v = (split_heads(one, name, "kv_num_heads", kv_num_heads) for one, name in ((k, "key"), (v, "value")))
+    k, v = (split_heads(array, name, "kv_num_heads", kv_num_heads) for array, name in ((k, "key"), (v, "value")))
     if (past_key is None) != (past_value is None):
         missing = "past_key" if past_key is None else "past_value"
         raise ValueError(f"past_key and past_value go together: {missing} is missing")
     if past_key is not None and past_value is not None:
-        k, v, new = join_past(past_key, k, "key"), join_past(past_value, v, "value"), k.shape[2]
-        past = k.shape[2] - new
+        k, v, new_keys = join_past(past_key, k, "key"), join_past(past_value, v, "value"), k.shape[2]
+        past = k.shape[2] - new_keys
     for name, array, axis, other, as_in in (
         ("key", k, 0, q, "query"),
         ("value", v, 0, q, "query"),
@@ -335,8 +355,8 @@ def arrange(
         check_axis(name, array, axis, other.shape[axis], as_in)
     if not k.shape[1] or q.shape[1] % k.shape[1]:
         raise ValueError(f"{k.shape[1]} key/value heads do not divide {q.shape[1]} query heads")
-    kind = np.result_type(q, k, v)
-    q, k, v = (array.astype(kind, copy=False) for array in (q, k, v))
+    dtype = np.result_type(q, k, v)
+    q, k, v = (array.astype(dtype, copy=False) for array in (q, k, v))
     return Arranged(q, k, v, past, axes, side_by_side)
 
 
@@ -361,14 +381,14 @@ def read_numbers(value: ArrayLike, name: str) -> Array:
 
 
 def are_side_by_side(axes: int, q_num_heads: int | None, kv_num_heads: int | None) -> bool:
-    said = q_num_heads is not None, kv_num_heads is not None
-    if axes == 4 and any(said):
+    given = q_num_heads is not None, kv_num_heads is not None
+    if axes == 4 and any(given):
         raise ValueError("q_num_heads and kv_num_heads are for 3-D inputs; 4-D inputs have an axis for their heads")
-    if any(said) and not all(said):
+    if any(given) and not all(given):
         raise ValueError("q_num_heads and kv_num_heads go together; only one is given")
-    if axes == 3 and not all(said):
+    if axes == 3 and not all(given):
         raise ValueError("3-D inputs hold heads side by side: give q_num_heads and kv_num_heads, 1 for a single head")
-    return axes != 4 and all(said)
+    return axes != 4 and all(given)
 
 
 def split_heads(array: Array, name: str, setting: str, count: int | None) -> Array:
@@ -404,9 +424,9 @@ def read_masks(is_causal: Any, window: Any, lengths: Shape | None) -> list[Mask]
     if not isinstance(is_causal, int | np.bool_ | np.integer) or is_causal not in (0, 1):
         raise ValueError(f"is_causal={quote(is_causal)}: expected True or False")
     left, right = np.asarray(window, dtype=object).tolist()
-    asked: list[Mask] = [Causal()] if is_causal else []
-    asked += [] if left == right == -1 else [Window(left, right)]
-    return [*asked, Padding(lengths)] if lengths else asked
+    masks: list[Mask] = [Causal()] if is_causal else []
+    masks += [] if left == right == -1 else [Window(left, right)]
+    return [*masks, Padding(lengths)] if lengths else masks
 
 
 def read_softcap(softcap: float) -> list[Score]:
@@ -421,8 +441,10 @@ def read_number(value: Any, name: str) -> float:
     Raises:
         ValueError: it is not a finite number.
     """
-    alone = isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.kind in "iuf"
-    if not alone and (isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating)):
+    is_scalar_array = isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.kind in "iuf"
+    if not is_scalar_array and (
+        isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating)
+    ):
         raise ValueError(f"{name}={quote(value)}: expected a number")
     if not abs(value) <= FINITE:
         raise ValueError(f"{name}={value}: expected a finite number")
@@ -432,11 +454,11 @@ def read_number(value: Any, name: str) -> float:
 def read_lengths(lengths_given: ArrayLike, arranged: Arranged) -> Shape:
     lengths = read_array(lengths_given, "nonpad_kv_seqlen").reshape(-1)
     batches, _, _, keys = arranged.logits_shape
-    said = f"nonpad_kv_seqlen={lengths.tolist()}"
+    setting = f"nonpad_kv_seqlen={lengths.tolist()}"
     if len(lengths) != batches or (batches and lengths.dtype.kind not in "iu"):
-        raise ValueError(f"{said}: expected one whole number for each of {batches} sequences")
+        raise ValueError(f"{setting}: expected one whole number for each of {batches} sequences")
     if (lengths < 0).any() or (lengths > keys).any():
-        raise ValueError(f"{said}: expected lengths from 0 to {keys}, the number of keys")
+        raise ValueError(f"{setting}: expected lengths from 0 to {keys}, the number of keys")
     return tuple(map(int, lengths))
 
 
@@ -449,8 +471,8 @@ def read_attn_mask(attn_mask: ArrayLike | None, arranged: Arranged) -> tuple[lis
         raise ValueError(f"attn_mask holds {mask.dtype}; expected booleans or real numbers")
     missing = arranged.key.shape[2] - mask.shape[-1]
     if missing > 0 and mask.shape[-1] != 1:
-        hidden: Any = False if mask.dtype == np.bool_ else -np.inf
-        mask = np.pad(mask, [(0, 0)] * (mask.ndim - 1) + [(0, missing)], constant_values=hidden)
+        filler: Any = False if mask.dtype == np.bool_ else -np.inf
+        mask = np.pad(mask, [(0, 0)] * (mask.ndim - 1) + [(0, missing)], constant_values=filler)
     if misfit := broadcast_misfit("attn_mask", mask.shape, *arranged.logits_shape):
         raise ValueError(misfit)
     if mask.dtype == np.bool_:
@@ -463,16 +485,16 @@ def read_attn_mask(attn_mask: ArrayLike | None, arranged: Arranged) -> tuple[lis
     return allowed, [Added(np.where(forbidden, 0.0, values))]
 
 
-def read_precision(given: Any) -> Any:
+def read_precision(value: Any) -> Any:
     """Return the NumPy dtype for a name, a type or the number of an ONNX data type."""
-    name = ONNX_TYPES.get(given, given) if isinstance(given, int) else given
+    name = ONNX_TYPES.get(value, value) if isinstance(value, int) else value
     name = np.sctypeDict.get(name, name) if isinstance(name, str) else name
     if isinstance(name, str) and name == "bfloat16":
         return bfloat16()
     try:
-        kind = np.dtype(name if isinstance(name, str | type | np.dtype) else object)
+        dtype = np.dtype(name if isinstance(name, str | type | np.dtype) else object)
     except (TypeError, ValueError, SyntaxError):
-        kind = np.dtype(object)
-    if kind.kind != "f" and kind.name != "bfloat16":
-        raise ValueError(f"softmax_precision={quote(given)}: expected a float dtype, or ONNX type 1, 10, 11, 16")
-    return kind
+        dtype = np.dtype(object)
+    if dtype.kind != "f" and dtype.name != "bfloat16":
+        raise ValueError(f"softmax_precision={quote(value)}: expected a float dtype, or ONNX type 1, 10, 11, 16")
+    return dtype

@@ -12,19 +12,22 @@ import numpy as np
 from attn_exp import registry
 from attn_exp.arrays import Array
 from attn_exp.forms._blocks import block, tasks
-from attn_exp.forms._blocks.block import Gallery, Sums, portray, whole_rows
+from attn_exp.forms._blocks.block import SummaryBuilder, Sums, compute_whole_rows, summarize_block
 from attn_exp.forms._blocks.operands import Operands, Scratch, allocate_scratch, find_span, lend_memory, rows_per_task
 from attn_exp.forms._blocks.plain import READING, all_finite
-from attn_exp.forms._blocks.tasks import LEAST, Task, cuts
+from attn_exp.forms._blocks.tasks import LEAST_ROWS, Task, cut_range
 from attn_exp.forms._blocks.threads import default_threads, one_blas_thread, run_together
 from attn_exp.forms.form import Form
 from attn_exp.forms.trace import CELLS, Trace
 from attn_exp.rules.rules import Rules
 
+# `attend` cuts the problem into tasks (heads and queries), makes jobs of them (a task and a run of keys), computes each
+# job's sums on some thread, and divides them into the output
+
 Tell = Callable[[float], None] | None
 """A function that receives the fraction done; several threads call it."""
 
-WORTH = 1 << 16
+LOGITS_PER_THREAD = 1 << 16
 """Number of logits that make another thread worthwhile."""
 
 
@@ -49,59 +52,61 @@ def attend(  # noqa: PLR0913 - four operands, and this form's own settings by ke
 
     Source: Rabe and Staats 2021, "Self-attention Does Not Need O(n^2) Memory"; Dao et al. 2022, "FlashAttention".
     """
-    whole = operands(q, k, v, rules)
-    soft = rules.normalizer.exponential
-    context = np.empty((*whole.q.shape[:-1], whole.v.shape[-1]), whole.q.dtype)
-    lse = np.empty(whole.q.shape[:-1], whole.q.dtype)
-    gallery = None if cells is None else Gallery(whole.shape, cells, lse.dtype)
-    keys = key_runs(whole) if gallery is None else (None,)
-    parts = {}
+    operands = make_operands(q, k, v, rules)
+    is_softmax = rules.normalizer.exponential
+    context = np.empty((*operands.q.shape[:-1], operands.v.shape[-1]), operands.q.dtype)
+    lse = np.empty(operands.q.shape[:-1], operands.q.dtype)
+    summary_builder = None if cells is None else SummaryBuilder(operands.shape, cells, lse.dtype)
+    keys = split_keys(operands) if summary_builder is None else (None,)
+    partials = {}
 
     def work(job: Job, scratch: Scratch) -> None:
-        part, answer = block.cut(whole, job.task, scratch, job.keys), context[job.task]
-        if gallery is not None:
-            sums, portrait = portray(part, gallery.keys)
-            gallery.hang(job.task, portrait)
-        elif whole.entire:
-            _, sums = whole_rows(part)
+        part, answer = block.cut_block(operands, job.task, scratch, job.keys), context[job.task]
+        if summary_builder is not None:
+            sums, row_statistics = summarize_block(part, summary_builder.keys)
+            summary_builder.add(job.task, row_statistics)
+        elif operands.entire:
+            _, sums = compute_whole_rows(part)
         else:
             sums = block.compute_sums(part, answer if job.keys is None else np.empty_like(answer))
         if job.keys is None:
             write_output(sums, answer, lse[job.task])
         else:
-            parts[job.number] = sums
+            partials[job.number] = sums
 
-    cut = cut_tasks(whole.shape, threads, rows_per_task(whole) if rows is None else rows, whole.entire, len(keys))
-    run_jobs(work, make_jobs(cut, keys), whole, threads, tell)
-    if parts:
-        gather(whole, cut, [parts[number] for number in range(len(parts))], context, lse)
+    whole_tasks = cut_tasks(
+        operands.shape, threads, rows_per_task(operands) if rows is None else rows, operands.entire, len(keys)
+    )
+    run_jobs(work, make_jobs(whole_tasks, keys), operands, threads, tell)
+    if partials:
+        write_merged_output(operands, whole_tasks, [partials[number] for number in range(len(partials))], context, lse)
     dtype = np.result_type(*(array for array in (q, k, v) if array is not None))
     return Trace(
         q=q,
         k=k,
         v=v,
-        lse=lse.reshape(q.shape[:-1]).astype(dtype, copy=False) if soft else None,
+        lse=lse.reshape(q.shape[:-1]).astype(dtype, copy=False) if is_softmax else None,
         context=None if v is None else context.reshape(*q.shape[:-1], v.shape[-1]).astype(dtype, copy=False),
-        summary=None if gallery is None else gallery.summary(q.shape[:-2]),
+        summary=None if summary_builder is None else summary_builder.summary(q.shape[:-2]),
     )
 
 
 def complete(q: Array, k: Array, v: Array | None, rules: Rules, tell: Tell = None) -> Trace:
     """Compute the same function and the full matrix of weights `[... h t s]`, a block of rows at a time."""
-    whole = operands(q, k, v, rules)
-    weights = np.empty((*whole.q.shape[:-1], k.shape[-2]), whole.q.dtype)
+    operands = make_operands(q, k, v, rules)
+    weights = np.empty((*operands.q.shape[:-1], k.shape[-2]), operands.q.dtype)
 
     def work(job: Job, scratch: Scratch) -> None:
-        part = block.cut(whole, job.task, scratch)
-        weights[job.task] = block.weigh(part, block.whole_logits(part))
+        part = block.cut_block(operands, job.task, scratch)
+        weights[job.task] = block.weigh(part, block.compute_whole_logits(part))
 
-    jobs = make_jobs(cut_tasks(whole.shape, None, tasks.ROWS, entire=True))
-    run_jobs(work, jobs, whole, None, tell, entire=True)
-    kept = weights.reshape(*q.shape[:-1], k.shape[-2]).astype(np.result_type(q, k), copy=False)
-    return attend(q, k, v, rules).replace(weights=kept)
+    jobs = make_jobs(cut_tasks(operands.shape, None, tasks.ROWS, entire=True))
+    run_jobs(work, jobs, operands, None, tell, entire=True)
+    full_weights = weights.reshape(*q.shape[:-1], k.shape[-2]).astype(np.result_type(q, k), copy=False)
+    return attend(q, k, v, rules).replace(weights=full_weights)
 
 
-def operands(q: Array, k: Array, v: Array | None, rules: Rules) -> Operands:
+def make_operands(q: Array, k: Array, v: Array | None, rules: Rules) -> Operands:
     v = np.empty((*k.shape[:-1], 0), k.dtype) if v is None else v
     dtype = np.result_type(q, k, v, rules.softmax_dtype or np.float32, np.float32)
     batches, heads, groups = (q.shape[0] if q.ndim == 4 else 1), q.shape[-3], k.shape[-3]
@@ -116,20 +121,20 @@ def operands(q: Array, k: Array, v: Array | None, rules: Rules) -> Operands:
 def count_threads(shape: tasks.Shape, threads: int | None) -> int:
     """Return the number of threads, by default as many as pay off; with few queries, reading the keys dominates."""
     worth = shape.places + READING * shape.batches * shape.groups * shape.keys
-    return min(default_threads(), max(1, worth // WORTH)) if threads is None else threads
+    return min(default_threads(), max(1, worth // LOGITS_PER_THREAD)) if threads is None else threads
 
 
-def cut_tasks(shape: tasks.Shape, threads: int | None, rows: int, entire: bool, pieces: int = 1) -> list[Task]:
-    """Cut a problem into enough tasks to occupy all threads if each task is split into `pieces` runs of keys."""
+def cut_tasks(shape: tasks.Shape, threads: int | None, rows: int, entire: bool, pieces_per_task: int = 1) -> list[Task]:
+    """Cut a problem into enough tasks to occupy all threads if each task is split into so many runs of keys."""
     count = count_threads(shape, threads)
     parts = count if rows >= tasks.ROWS or count == 1 else 2 * count  # blocks that skip keys have unequal work
-    return tasks.tasks(shape, -(-parts // pieces), rows, entire)
+    return tasks.tasks(shape, -(-parts // pieces_per_task), rows, entire)
 
 
 def run_jobs(
     work: Callable[[Job, Scratch], None],
     jobs: Sequence[Job],
-    whole: Operands,
+    operands: Operands,
     threads: int | None,
     tell: Tell = None,
     entire: bool = False,
@@ -137,26 +142,26 @@ def run_jobs(
     """Run jobs on several threads, each with its own buffers; with `entire`, these have room for whole rows."""
     finished = count(1)
 
-    def work_through(some: Iterator[Job]) -> None:
+    def work_through(own_jobs: Iterator[Job]) -> None:
         with np.errstate(all="ignore"), lend_memory() as memory:  # each thread starts with NumPy's defaults
-            scratch = allocate_scratch(whole, memory, entire)
-            begin = memory.used
-            for job in some:
+            scratch = allocate_scratch(operands, memory, entire)
+            used_by_scratch = memory.used
+            for job in own_jobs:
                 work(job, scratch)
-                memory.used = begin
+                memory.used = used_by_scratch
                 if tell is not None:
                     tell(next(finished) / len(jobs))
 
-    with one_blas_thread(count_threads(whole.shape, threads), insist=threads is not None) as granted:
+    with one_blas_thread(count_threads(operands.shape, threads), insist=threads is not None) as granted:
         return run_together(work_through, jobs, granted)
 
 
 # Few queries over many keys: keys are split among threads, and partial sums merged by their log-sum-exps
 
-PIECES = 16
+KEY_PIECES = 16
 """Number of runs of keys for few queries; independent of the thread count, so results do not depend on it."""
 
-LONG = 1 << 13
+LEAST_KEYS_PER_PIECE = 1 << 13
 """Minimum number of keys in a piece, over all heads: fewer are read in less time than a thread takes to wake."""
 
 
@@ -173,43 +178,50 @@ def make_jobs(tasks: Sequence[Task], pieces: Sequence[slice | None] = (None,)) -
     return [Job(number, *pair) for number, pair in enumerate(pairs)]
 
 
-def key_runs(whole: Operands) -> Sequence[slice | None]:
+def split_keys(operands: Operands) -> Sequence[slice | None]:
     """Return the runs of keys, one per job, or a single None if cutting heads and queries is enough."""
-    shape, heads = whole.shape, max(1, whole.shape.batches * whole.shape.groups)
-    if heads >= PIECES or not 0 < shape.rows <= LEAST or shape.keys * heads < 2 * LONG or whole.entire:
+    shape, heads = operands.shape, max(1, operands.shape.batches * operands.shape.groups)
+    if (
+        heads >= KEY_PIECES
+        or not 0 < shape.rows <= LEAST_ROWS
+        or shape.keys * heads < 2 * LEAST_KEYS_PER_PIECE
+        or operands.entire
+    ):
         return (None,)
-    every = slice(0, shape.batches)
-    seen = find_span(whole, Task(every, slice(0, shape.groups), slice(0, shape.members), slice(0, shape.rows)))
-    length = seen.some_stop - seen.some_start
-    count = min(-(-PIECES // heads), length * heads // LONG)
+    all_batches = slice(0, shape.batches)
+    span = find_span(operands, Task(all_batches, slice(0, shape.groups), slice(0, shape.members), slice(0, shape.rows)))
+    length = span.some_stop - span.some_start
+    count = min(-(-KEY_PIECES // heads), length * heads // LEAST_KEYS_PER_PIECE)
     if count < 2:
         return (None,)
     size = -(-length // count)
-    return cuts(length, size, seen.some_start)
+    return cut_range(length, size, span.some_start)
 
 
 def merge_sums(parts: Sequence[Sums]) -> Sums:
-    """Merge sums over runs of keys into sums over all keys: `sum_i exp(anchor_i - top) sums_i`."""
+    """Merge sums over runs of keys into sums over all keys: `sum_i exp(anchor_i - largest_anchor) sums_i`."""
     anchors = np.stack([np.zeros_like(part.total) if part.anchor is None else part.anchor for part in parts])
-    top = anchors.max(axis=0)
-    faded = np.exp(anchors - np.where(np.isneginf(top), 0, top))
-    total = (np.stack([part.total for part in parts]) * faded).sum(axis=0)
-    context = (np.stack([part.context for part in parts]) * faded[..., None]).sum(axis=0)
-    return Sums(context, total, None if all(part.anchor is None for part in parts) else top, parts[0].extra)
+    largest_anchor = anchors.max(axis=0)
+    factors = np.exp(anchors - np.where(np.isneginf(largest_anchor), 0, largest_anchor))
+    total = (np.stack([part.total for part in parts]) * factors).sum(axis=0)
+    context = (np.stack([part.context for part in parts]) * factors[..., None]).sum(axis=0)
+    return Sums(context, total, None if all(part.anchor is None for part in parts) else largest_anchor, parts[0].extra)
 
 
-def gather(whole: Operands, tasks: Sequence[Task], parts: Sequence[Sums], context: Array, lse: Array) -> None:
+def write_merged_output(
+    operands: Operands, tasks: Sequence[Task], parts: Sequence[Sums], context: Array, lse: Array
+) -> None:
     """Write the output of tasks whose keys were processed in pieces; `parts` are in the order of `make_jobs`.
 
     If finite parts add up to a sum that is not finite, the task is recomputed in one piece.
     """
-    count = len(parts) // len(tasks)
+    pieces_per_task = len(parts) // len(tasks)
     with np.errstate(all="ignore"):
         for number, task in enumerate(tasks):
-            sums = merge_sums(parts[number * count : (number + 1) * count])
+            sums = merge_sums(parts[number * pieces_per_task : (number + 1) * pieces_per_task])
             if not all_finite(sums.context):
                 with lend_memory() as memory:
-                    sums = block.sum_safely(block.cut(whole, task, allocate_scratch(whole, memory)))
+                    sums = block.sum_safely(block.cut_block(operands, task, allocate_scratch(operands, memory)))
             write_output(sums, context[task], lse[task])
 
 
@@ -227,9 +239,9 @@ def write_output(sums: Sums, context: Array, lse: Array) -> None:
     if sums.extra is None:
         np.divide(sums.context, np.maximum(sums.total, np.finfo(lse.dtype).tiny)[..., None], out=context)
         return
-    top = np.maximum(sums.anchor, sums.extra)
-    faded = np.exp(sums.anchor - top)
-    np.multiply(sums.context, (faded / (sums.total * faded + np.exp(sums.extra - top)))[..., None], out=context)
+    largest = np.maximum(sums.anchor, sums.extra)
+    factor = np.exp(sums.anchor - largest)
+    np.multiply(sums.context, (factor / (sums.total * factor + np.exp(sums.extra - largest)))[..., None], out=context)
 
 
 def refuses(rules: Rules) -> str | None:

@@ -67,15 +67,15 @@ class Form:
 
         `full` keeps all weights; `auto` and `blocks` keep a summary of them.
         """
-        keeper = self.complete if weights == "full" else self.summarize
-        return self.attend if keeper is None else functools.partial(keeper, tell=tell)
+        attend = self.complete if weights == "full" else self.summarize
+        return self.attend if attend is None else functools.partial(attend, tell=tell)
 
-    def computed_in(self, given: Any = np.float64) -> np.dtype[Any]:
+    def computed_in(self, dtype: Any = np.float64) -> np.dtype[Any]:
         """Return the dtype that the form computes in for an input dtype: the input's, or its own if that is coarser.
 
         Units in the last place, and whether two outputs differ only by rounding, are judged in this dtype.
         """
-        return np.dtype(given) if self.dtype is None else coarser(np.dtype(given), np.dtype(self.dtype))
+        return np.dtype(dtype) if self.dtype is None else coarser(np.dtype(dtype), np.dtype(self.dtype))
 
 
 def coarser(one: np.dtype[Any], other: np.dtype[Any]) -> np.dtype[Any]:

@@ -33,8 +33,8 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
         allowed = AllOf(rules.masks).allows(grid)
         with np.errstate(over="ignore", invalid="ignore"):  # masked keys may hold any value
             products = product(kernel_q, kernel_k.swapaxes(-1, -2))
-        shares = np.where(allowed, products, q.dtype.type(0))
-        weights = divide(shares, add_up(shares))
+        allowed_products = np.where(allowed, products, q.dtype.type(0))
+        weights = divide(allowed_products, add_up(allowed_products))
         return add_context(stages.replace(weights=weights)).replace(weights=None)
     if v is None:
         return stages

@@ -36,19 +36,19 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
     grid = whole_grid(rules, heads, rows, keys, q.shape[0] if q.ndim == 4 else None)
     allowed = np.broadcast_to(AllOf(rules.masks).allows(grid), (*q.shape[:-1], keys))
     context = np.zeros((*q.shape[:-1], v.shape[-1]), v.dtype)
-    for place in np.ndindex(q.shape[:-2]):
-        seen, state = np.zeros(keys, bool), np.zeros((q.shape[-1], v.shape[-1]), values.dtype)
+    for head_index in np.ndindex(q.shape[:-2]):
+        added, state = np.zeros(keys, bool), np.zeros((q.shape[-1], v.shape[-1]), values.dtype)
         total = np.zeros(q.shape[-1], kernel_q.dtype)
         for row in range(rows):
-            now = allowed[(*place, row)]
-            if (seen & ~now).any():
-                seen, state, total = np.zeros(keys, bool), np.zeros_like(state), np.zeros_like(total)
-            for key in np.flatnonzero(now & ~seen):
-                state = state + np.outer(kernel_k[(*place, key)], values[(*place, key)])
-                total = total + kernel_k[(*place, key)]
-            seen = now
-            query = kernel_q[(*place, row)]
-            context[(*place, row)] = divide(query @ state, np.asarray(query @ total))
+            visible = allowed[(*head_index, row)]
+            if (added & ~visible).any():
+                added, state, total = np.zeros(keys, bool), np.zeros_like(state), np.zeros_like(total)
+            for key in np.flatnonzero(visible & ~added):
+                state = state + np.outer(kernel_k[(*head_index, key)], values[(*head_index, key)])
+                total = total + kernel_k[(*head_index, key)]
+            added = visible
+            query = kernel_q[(*head_index, row)]
+            context[(*head_index, row)] = divide(query @ state, np.asarray(query @ total))
     return stages.replace(context=context)
 
 

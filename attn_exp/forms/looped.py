@@ -28,20 +28,22 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
     sizes = q.shape[-3], q.shape[-2], keys
     scores, logits, capped, masked, weights = (np.zeros((*q.shape[:-1], keys), q.dtype) for _ in range(5))
     for *batch, head, row in np.ndindex(q.shape[:-1]):
-        line = (*batch, head, row)
+        row_index = (*batch, head, row)
         for key in range(keys):
-            at = (*line, key)
+            index = (*row_index, key)
             with np.errstate(over="ignore", invalid="ignore"):  # masked keys may hold any value
-                scores[at] = compute_score(q[line], k[(*batch, head * k.shape[-3] // q.shape[-3], key)], head, rules)
-                logits[at] = scores[at] * q.dtype.type(rules.scale)
-                capped[at] = logits[at] if rules.bend_last else bend_logit(logits[at], rules)
-            masked[at] = mask_and_bias(
-                capped[at], part_grid(rules, batch[0] if batch else 0, head, row, key, sizes), rules
+                scores[index] = compute_score(
+                    q[row_index], k[(*batch, head * k.shape[-3] // q.shape[-3], key)], head, rules
+                )
+                logits[index] = scores[index] * q.dtype.type(rules.scale)
+                capped[index] = logits[index] if rules.bend_last else bend_logit(logits[index], rules)
+            masked[index] = mask_and_bias(
+                capped[index], part_grid(rules, batch[0] if batch else 0, head, row, key, sizes), rules
             )
             if rules.bend_last:
-                masked[at] = bend_logit(masked[at], rules)
-        logit = masked[line] if rules.softmax_dtype is None else masked[line].astype(rules.softmax_dtype)
-        weights[line] = rules.normalizer.weigh(logit, extra_logits(head, rules, logit))
+                masked[index] = bend_logit(masked[index], rules)
+        row_logits = masked[row_index] if rules.softmax_dtype is None else masked[row_index].astype(rules.softmax_dtype)
+        weights[row_index] = rules.normalizer.weigh(row_logits, extra_logits(head, rules, row_logits))
     return mix(Trace(q=q, k=k, v=v, scores=scores, logits=logits, capped=capped, masked=masked, weights=weights))
 
 

@@ -10,14 +10,14 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.forms._blocks.threads import default_threads
 from attn_exp.forms.form import Form
-from attn_exp.forms.torch_sdpa import beyond, change
+from attn_exp.forms.torch_sdpa import find_unsupported, merge_masks_and_biases
 from attn_exp.forms.trace import Trace
 from attn_exp.rules.rules import Rules
 
 DTYPE = "float32"
 """The widest type that the operator computes in; wider inputs are rounded to it."""
 
-OLDEST = (1, 28)
+OLDEST_VERSION = (1, 28)
 """Older versions give a query without keys the mean of all values; versions up to 1.26 cap logits after masking."""
 
 OPSET, IR_VERSION = 24, 10
@@ -34,17 +34,17 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
     """
     if v is None:
         return Trace(q=q, k=k)
-    kind = q.dtype if q.dtype == np.float16 else np.dtype(DTYPE)
+    dtype = q.dtype if q.dtype == np.float16 else np.dtype(DTYPE)
     if 0 in (*q.shape[:-1], *v.shape):
         return Trace(q=q, k=k, v=v, context=np.zeros((*q.shape[:-1], v.shape[-1]), q.dtype))
     with np.errstate(over="ignore"):  # values too large for the type become infinite
-        signed, keys, values = (array.astype(kind) for array in (q * np.sign(rules.scale), k, v))
+        signed, keys, values = (array.astype(dtype) for array in (q * np.sign(rules.scale), k, v))
     inputs = {"Q": fill_empty_heads(signed), "K": fill_empty_heads(keys), "V": values}
-    added = change(inputs["Q"], keys, rules)
-    inputs |= {} if added is None else {"attn_mask": added}
+    mask = merge_masks_and_biases(inputs["Q"], keys, rules)
+    inputs |= {} if mask is None else {"attn_mask": mask}
     batched = {name: array if array.ndim == 4 else array[None] for name, array in inputs.items()}
-    (answer,) = make_session(batched, rules).run(None, batched)
-    context = answer.reshape(*q.shape[:-1], v.shape[-1])
+    (output,) = make_session(batched, rules).run(None, batched)
+    context = output.reshape(*q.shape[:-1], v.shape[-1])
     return Trace(q=q, k=k, v=v, context=context.astype(q.dtype, copy=False))
 
 
@@ -55,9 +55,9 @@ def refuses(rules: Rules) -> str | None:
     import onnxruntime  # noqa: PLC0415 - only if this form is used
 
     version = onnxruntime.__version__
-    if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
-        return f"ONNX Runtime {version} misreads masks: pip install 'onnxruntime>={'.'.join(map(str, OLDEST))}'"
-    return beyond(rules, "ONNX's operator", caps=1, dtype=DTYPE)
+    if tuple(int(part) for part in version.split(".")[:2]) < OLDEST_VERSION:
+        return f"ONNX Runtime {version} misreads masks: pip install 'onnxruntime>={'.'.join(map(str, OLDEST_VERSION))}'"
+    return find_unsupported(rules, "ONNX's operator", caps=1, dtype=DTYPE)
 
 
 def fill_empty_heads(heads: Array) -> Array:
@@ -72,10 +72,10 @@ def make_session(inputs: dict[str, Array], rules: Rules) -> Any:
     scale = float(abs(rules.scale)) or 1.0
     cap = next((cap for rule in rules.scores if (cap := rule.bound()) is not None), 0.0)
     types = {name: helper.np_dtype_to_tensor_dtype(array.dtype) for name, array in inputs.items()}
-    values = [helper.make_tensor_value_info(name, kind, None) for name, kind in types.items()]
-    answer = helper.make_tensor_value_info("Y", types["Q"], None)
+    values = [helper.make_tensor_value_info(name, dtype, None) for name, dtype in types.items()]
+    output = helper.make_tensor_value_info("Y", types["Q"], None)
     node = helper.make_node("Attention", list(inputs), ["Y"], scale=scale, softcap=float(cap))
-    graph = helper.make_graph([node], "attention", values, [answer])
+    graph = helper.make_graph([node], "attention", values, [output])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = (

@@ -2,7 +2,7 @@
 
 The steps are plain functions in the fields of `Recipe`. The form `matrix` runs the list, for one problem, a batch or
 all seeds of a sweep at once, and so does each layer of a model; a mistake is the list with some steps replaced, and
-several mistakes can be chained.
+several mistakes can be chained. Each step gets an `At`, the rules and all sizes, before its arrays.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Norm:
     joined: bool = False
 
     def __call__(self, z: Array) -> Array:
-        return normed(self.kind, z, self.eps, self.groups) * self.gain + self.shift
+        return apply_norm(self.kind, z, self.eps, self.groups) * self.gain + self.shift
 
     def of_heads(self, heads: Array) -> Array:
         """Return normed heads `[b h t d]`."""
@@ -52,15 +52,15 @@ class Norm:
         return wide.reshape(batch, tokens, count, size).swapaxes(1, 2)
 
 
-def normed(kind: str, z: Array, eps: float, groups: int = 1) -> Array:
+def apply_norm(kind: str, z: Array, eps: float, groups: int = 1) -> Array:
     """Return z normed along the last axis, without gain and shift."""
     if kind == "affine":
         return z
     if kind == "GroupNorm":
         batch, tokens, width = z.shape
-        parts = z.reshape(batch, tokens, groups, width // groups)
-        mean, var = parts.mean(axis=(1, 3), keepdims=True), parts.var(axis=(1, 3), keepdims=True)
-        return np.asarray((parts - mean) / np.sqrt(var + eps)).reshape(z.shape)
+        grouped = z.reshape(batch, tokens, groups, width // groups)
+        mean, var = grouped.mean(axis=(1, 3), keepdims=True), grouped.var(axis=(1, 3), keepdims=True)
+        return np.asarray((grouped - mean) / np.sqrt(var + eps)).reshape(z.shape)
     if kind == "L2":
         return np.asarray(z / np.maximum(np.sqrt((z * z).sum(axis=-1, keepdims=True)), eps))
     if kind == "RMSNorm":
@@ -72,10 +72,11 @@ def normed(kind: str, z: Array, eps: float, groups: int = 1) -> Array:
 class Around:
     """The layers that surround attention: `y = last(f (r x + inner(attention(before(x)))))`.
 
-    `before` is the norm of x, `of_memory` that of the cross-attention memory, and `heads` are those of q, k or v.
-    `inner` is the norm after W_o, and `last` the norm after the residual. r is 1 if there is a `residual`, else 0; with
-    `of_normed`, the output of the first norm is added instead of x. f is the `factor`. `then` is one more norm,
-    after an omitted layer.
+    Four norms, each None if there is none:
+    `before`: of x. `of_memory`: of the cross-attention memory. `inner`: after W_o. `last`: after the residual.
+    `heads`: the norms of the heads of q, k and v, by these letters.
+    `residual`: whether r is 1; else it is 0. `residual_of_normed`: the residual adds `before(x)` instead of x.
+    `factor`: f.
     """
 
     before: Norm | None = None
@@ -83,9 +84,8 @@ class Around:
     heads: Mapping[str, Norm] = field(default_factory=dict)
     inner: Norm | None = None
     last: Norm | None = None
-    then: Norm | None = None
     residual: bool = False
-    of_normed: bool = False
+    residual_of_normed: bool = False
     factor: float = 1.0
 
     def x(self, x: Array) -> Array:
@@ -101,12 +101,11 @@ class Around:
         return self.heads[side].of_heads(heads) if side in self.heads else heads
 
     def finish(self, x: Array, output: Array) -> Array:
-        inner = output if self.inner is None else self.inner(output)
-        start = self.x(x) if self.of_normed else x
-        inner = start + inner if self.residual and start.shape == inner.shape else inner
-        inner = inner * self.factor
-        inner = inner if self.last is None else self.last(inner)
-        return inner if self.then is None else self.then(inner)
+        result = output if self.inner is None else self.inner(output)
+        added = self.x(x) if self.residual_of_normed else x
+        result = added + result if self.residual and added.shape == result.shape else result
+        result = result * self.factor
+        return result if self.last is None else self.last(result)
 
     def __str__(self) -> str:
         heads = next(iter(self.heads.values()), None)
@@ -117,11 +116,10 @@ class Around:
             self.inner and f"{self.inner.kind} after",
             self.residual and "a residual after",
             self.last and f"{self.last.kind} after {'it' if self.residual else 'all'}",
-            self.then and f"{self.then.kind} after that",
             self.factor != 1.0 and f"all times {self.factor:.4g}",
         )
-        *most, last = [part for part in parts if part] or [""]
-        return f"{', '.join(most)} and {last}" if most else last
+        *earlier, last = [part for part in parts if part] or [""]
+        return f"{', '.join(earlier)} and {last}" if earlier else last
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,9 +127,9 @@ class Given:
     """The input of attention: heads `[b h t d]`, or x `[b t m]` and the weight matrices and biases of a layer.
 
     Keys and values of a layer are computed from the `memory` `[b s n]` if there is one. The first `past` tokens of x
-    have no queries, so given heads exclude them. `apart` means that the batch entries are copies of one problem, which
-    a mistake that mixes a batch must treat separately. `around` contains the norms and residual around attention in a
-    user's layer.
+    have no queries, so given heads exclude them. `independent` means that the batch entries are copies of one problem,
+    which a mistake that mixes a batch must treat separately. `around` contains the norms and residual around attention
+    in a user's layer.
     """
 
     q: Array | None = None
@@ -141,13 +139,13 @@ class Given:
     arrays: Arrays = field(default_factory=dict)
     memory: Array | None = None
     past: int = 0
-    apart: bool = False
+    independent: bool = False
     around: Around | None = None
 
     @property
     def keys(self) -> int:
-        made_of = next(one for one in (self.k, self.memory, self.x) if one is not None)
-        return int(made_of.shape[-2])
+        source = next(array for array in (self.k, self.memory, self.x) if array is not None)
+        return int(source.shape[-2])
 
 
 @dataclass(frozen=True)
@@ -155,8 +153,8 @@ class At:
     """The context of a step: the rules and all sizes.
 
     `heads` query heads share `groups` key/value heads; `size` is d, the head size; `width` is that of x, or of all
-    query heads side by side. The first query comes after `past` tokens. `apart` is as in `Given`; `batched` says
-    whether the arrays have a batch axis. `place` selects the logits to compute, if not all of them.
+    query heads side by side. The first query comes after `past` tokens. `independent` is as in `Given`;
+    `batched` says whether the arrays have a batch axis. `region` selects the logits to compute, if not all of them.
     """
 
     rules: Rules
@@ -168,12 +166,12 @@ class At:
     size: int
     width: int
     past: int = 0
-    apart: bool = False
+    independent: bool = False
     batched: bool = True
-    place: Grid | None = None
+    region: Grid | None = None
 
     @classmethod
-    def of_heads(cls, rules: Rules, q: Array, k: Array, place: Grid | None = None, given: Given | None = None) -> At:
+    def of_heads(cls, rules: Rules, q: Array, k: Array, region: Grid | None = None, given: Given | None = None) -> At:
         """Return the context for queries `[... h t d]` and keys `[... g s d]`.
 
         `given` supplies the past and the width of x.
@@ -182,14 +180,14 @@ class At:
         batched = q.ndim == 4
         batch, groups, keys = len(q) if batched else 1, *k.shape[-3:-1]
         width = heads * size if given is None or given.x is None else given.x.shape[-1]
-        past, apart = (0, False) if given is None else (given.past, given.apart)
-        return cls(rules, batch, heads, groups, rows, keys, size, width, past, apart, batched, place)
+        past, independent = (0, False) if given is None else (given.past, given.independent)
+        return cls(rules, batch, heads, groups, rows, keys, size, width, past, independent, batched, region)
 
     @property
     def grid(self) -> Grid:
-        """The grid of the logits `[... h t s]`: `place` if it is set, otherwise that of the whole problem."""
-        if self.place is not None:
-            return self.place
+        """The grid of the logits `[... h t s]`: `region` if it is set, otherwise that of the whole problem."""
+        if self.region is not None:
+            return self.region
         return whole_grid(self.rules, self.heads, self.rows, self.keys, batches=self.batch if self.batched else None)
 
 
@@ -230,17 +228,17 @@ class Recipe:
 
     def changed(self, **fields: Any) -> Recipe:
         """Return a copy with changed fields; ten times as fast as `replace`, since thousands of copies are made."""
-        made = object.__new__(Recipe)
-        vars(made).update(vars(self) | fields)
-        return made
+        copy = object.__new__(Recipe)
+        vars(copy).update(vars(self) | fields)
+        return copy
 
 
-def attend(recipe: Recipe, q: Array, k: Array, v: Array | None, place: Grid | None = None) -> Trace:
+def attend(recipe: Recipe, q: Array, k: Array, v: Array | None, region: Grid | None = None) -> Trace:
     """Return every stage that a recipe computes from heads `[... h t d]`, `[... g s d]` and `[... g s e]`.
 
-    `place` gives the positions of the logits if they are part of a larger problem. Without values there is no context.
+    `region` gives the positions of the logits if they are part of a larger problem. Without values there is no context.
     """
-    at = At.of_heads(recipe.rules, q, k, place)
+    at = At.of_heads(recipe.rules, q, k, region)
     stages = compute_heads(recipe, at, q, recipe.share(at, k), None if v is None else recipe.share(at, v))
     return Trace(q=q, k=k, v=v).replace(**stages)
 
@@ -254,7 +252,7 @@ def compute(recipe: Recipe, given: Given) -> dict[str, Array]:
         ValueError: the shapes do not fit a step, as when a transposed matrix is not square.
     """
     with np.errstate(all="ignore"):
-        q, k, v = sides(recipe, given)
+        q, k, v = make_qkv(recipe, given)
         at = At.of_heads(recipe.rules, q, k, None, given)
         q, k, v = (
             recipe.place(at, side, heads, recipe.positions) for side, heads in zip("qkv", (q, k, v), strict=True)
@@ -268,13 +266,13 @@ def compute(recipe: Recipe, given: Given) -> dict[str, Array]:
         if given.x is None:
             return stages | {"output": steps.split(merged, at.heads)}
         weight, bias = (given.arrays.get(name) for name in ("W_o", "b_o"))
-        finished = recipe.finish(at, merged, weight, bias) if recipe.output_projection else merged
+        output = recipe.finish(at, merged, weight, bias) if recipe.output_projection else merged
         if given.around is not None:
-            finished = given.around.finish(given.x[:, given.past :], finished)
-        return stages | {"output": finished}
+            output = given.around.finish(given.x[:, given.past :], output)
+        return stages | {"output": output}
 
 
-def sides(recipe: Recipe, given: Given) -> tuple[Array, Array, Array]:
+def make_qkv(recipe: Recipe, given: Given) -> tuple[Array, Array, Array]:
     """Return q `[b h t d]`, k and v `[b g s d]`."""
     if given.x is None:
         assert given.q is not None and given.k is not None and given.v is not None
@@ -284,13 +282,15 @@ def sides(recipe: Recipe, given: Given) -> tuple[Array, Array, Array]:
     around = given.around
     x = embed_positions(recipe, given.x if around is None else around.x(given.x))
     if given.memory is not None:
-        keys = embed_positions(recipe, given.memory if around is None else around.memory(given.memory))
+        key_source = embed_positions(recipe, given.memory if around is None else around.memory(given.memory))
     else:
-        keys = x
-    queries = x[:, given.past :]
-    flat = {side: recipe.project(side, recipe.source(side, queries, keys), given.arrays) for side in "qkv"}
+        key_source = x
+    query_source = x[:, given.past :]
+    projected = {
+        side: recipe.project(side, recipe.source(side, query_source, key_source), given.arrays) for side in "qkv"
+    }
     counts = {"q": recipe.heads, "k": recipe.groups, "v": recipe.groups}
-    q, k, v = (recipe.split(flat[side], counts[side]) for side in "qkv")
+    q, k, v = (recipe.split(projected[side], counts[side]) for side in "qkv")
     if around is not None and around.heads:
         q, k, v = (around.side(side, heads) for side, heads in zip("qkv", (q, k, v), strict=True))
     return q, k, v
@@ -302,7 +302,7 @@ def recut_heads(recipe: Recipe, heads: Array) -> Array:
 
 def embed_positions(recipe: Recipe, x: Array) -> Array:
     for position in recipe.positions:
-        x = np.stack([position.embed(entry) for entry in x])
+        x = np.stack([position.embed(example) for example in x])
     return x
 
 

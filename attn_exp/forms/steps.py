@@ -1,7 +1,7 @@
 """The correct steps of attention: the defaults of `Recipe`, which mistakes replace.
 
-Each step takes its context (`At` of `pipeline.py`: rules and sizes) and the arrays of the previous stage, and rounds to
-their type. Arrays have the axes `[... h t s]`, with any leading axes.
+Each step takes `at` (an `At` of `pipeline.py`: the rules and all sizes) and the arrays of the previous stage, and
+rounds to their type. Arrays have the axes `[... h t s]`, with any leading axes.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ def source(side: str, x: Array, memory: Array) -> Array:
 
 def project(side: str, x: Array, arrays: Arrays) -> Array:
     """Return `x W + b`, `[... t n]`, with the arrays of one side (`q`, `k`, `v` or `o`); `x W` if there is no b."""
-    flat = (x @ arrays[f"W_{side}"]).astype(x.dtype, copy=False)
-    return flat + arrays[f"b_{side}"][..., None, :] if f"b_{side}" in arrays else flat
+    product = (x @ arrays[f"W_{side}"]).astype(x.dtype, copy=False)
+    return product + arrays[f"b_{side}"][..., None, :] if f"b_{side}" in arrays else product
 
 
 def split(flat: Array, count: int) -> Array:
     """Split `[... t h*d]` into heads `[... h t d]`: head i owns the columns from `i d` to `(i + 1) d`."""
-    *many, length, width = flat.shape
-    return flat.reshape(*many, length, count, width // count).swapaxes(-3, -2)
+    *leading, length, width = flat.shape
+    return flat.reshape(*leading, length, count, width // count).swapaxes(-3, -2)
 
 
 def place(at: Any, side: str, heads: Array, positions: Sequence[Position]) -> Array:
@@ -43,17 +43,17 @@ def place(at: Any, side: str, heads: Array, positions: Sequence[Position]) -> Ar
     if side == "v":
         return heads
     for position in positions:
-        heads = turned(position, heads, (at.past if at.past else at.rules.offset) if side == "q" else 0)
+        heads = encode_position(position, heads, (at.past if at.past else at.rules.offset) if side == "q" else 0)
     return heads
 
 
-def turned(position: Position, heads: Array, start: Any) -> Array:
+def encode_position(position: Position, heads: Array, start: Any) -> Array:
     return position.turn(heads, np.arange(heads.shape[2]) + start)
 
 
 def share(at: Any, heads: Array) -> Array:
     """Give query head i the key/value head `i // (h / g)`."""
-    if at.groups == at.heads:  # from the problem: a mistake may have put another axis in place of the head axis
+    if at.groups == at.heads:  # not from the array: a mistake may have put another axis in place of the head axis
         return heads
     return repeat_heads(heads, at.heads)
 
@@ -102,23 +102,23 @@ def biased(at: Any, capped: Array) -> Array:
 
 def allowed(at: Any) -> Array:
     """Return which places every mask allows, as booleans that broadcast to `[... h t s]`."""
-    every = np.ones((1, 1, at.rows, at.keys) if at.batched else (1, at.rows, at.keys), np.bool_)
+    allowed_by_all = np.ones((1, 1, at.rows, at.keys) if at.batched else (1, at.rows, at.keys), np.bool_)
     for mask in at.rules.masks:
-        every = every & mask.allows(at.grid)
-    return every
+        allowed_by_all = allowed_by_all & mask.allows(at.grid)
+    return allowed_by_all
 
 
 def forbid(at: Any, logits: Array, allowed: Array) -> Array:
-    whole = (
+    hides_nothing = (
         allowed.all() and np.broadcast_shapes(allowed.shape, logits.shape) == logits.shape
     )  # other shapes do not broadcast
-    return logits if whole else np.where(allowed, logits, logits.dtype.type(-np.inf))
+    return logits if hides_nothing else np.where(allowed, logits, logits.dtype.type(-np.inf))
 
 
 def normalize(at: Any, masked: Array) -> Array:
     """Return the weights of each row, computed in the rules' softmax dtype; a row without keys has only zeros."""
-    wide = masked if at.rules.softmax_dtype is None else masked.astype(at.rules.softmax_dtype)
-    return np.asarray(at.rules.normalizer.weigh(wide, extra_logits(at, wide))).astype(masked.dtype, copy=False)
+    logits = masked if at.rules.softmax_dtype is None else masked.astype(at.rules.softmax_dtype)
+    return np.asarray(at.rules.normalizer.weigh(logits, extra_logits(at, logits))).astype(masked.dtype, copy=False)
 
 
 def softmax(logits: Array, axis: int) -> Array:
@@ -147,12 +147,12 @@ def weighted_sums(weights: Array, v: Array) -> Array:
 
     A key of weight zero adds nothing, even if its value is NaN or infinite: `0 * NaN` would be NaN.
     """
-    finite = np.isfinite(v)
-    if finite.all():
+    is_finite = np.isfinite(v)
+    if is_finite.all():
         return product(weights, v)
-    context = product(weights, np.where(finite, v, v.dtype.type(0)))
-    for key in np.flatnonzero(~finite.all(axis=(*range(v.ndim - 2), -1))):
-        weight, value = weights[..., key, None], np.where(finite, 0, v)[..., None, key, :]
+    context = product(weights, np.where(is_finite, v, v.dtype.type(0)))
+    for key in np.flatnonzero(~is_finite.all(axis=(*range(v.ndim - 2), -1))):
+        weight, value = weights[..., key, None], np.where(is_finite, 0, v)[..., None, key, :]
         context = context + np.where(weight != 0, value, 0).astype(context.dtype)
     return context
 
@@ -181,13 +181,13 @@ def merge(at: Any, context: Array) -> Array:
     return join_heads(context)
 
 
-def join_heads(apart: Array) -> Array:
+def join_heads(heads: Array) -> Array:
     """Merge heads `[... h t e]` into `[... t h*e]`, side by side."""
-    *many, count, length, width = apart.shape
-    return apart.swapaxes(-3, -2).reshape(*many, length, count * width)
+    *leading, count, length, width = heads.shape
+    return heads.swapaxes(-3, -2).reshape(*leading, length, count * width)
 
 
 def finish(at: Any, merged: Array, weight: Array | None, bias: Array | None) -> Array:
     """Return `merged W_o + b_o`, without the parts that are None."""
-    answer = merged if weight is None else merged @ weight
-    return answer if bias is None else answer + bias
+    output = merged if weight is None else merged @ weight
+    return output if bias is None else output + bias

@@ -28,12 +28,12 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
     """
     import torch  # noqa: PLC0415 - only if this form is used
 
-    added = change(q, k, rules)
+    mask = merge_masks_and_biases(q, k, rules)
     context = torch.nn.functional.scaled_dot_product_attention(
-        tensor(torch, q),
-        tensor(torch, k),
-        tensor(torch, k if v is None else v),
-        attn_mask=None if added is None else tensor(torch, added),
+        to_tensor(torch, q),
+        to_tensor(torch, k),
+        to_tensor(torch, k if v is None else v),
+        attn_mask=None if mask is None else to_tensor(torch, mask),
         scale=rules.scale,
         enable_gqa=q.shape[-3] != k.shape[-3],
     )
@@ -45,25 +45,25 @@ def refuses(rules: Rules) -> str | None:
     """Return in one line which of these rules PyTorch's function cannot express, or None."""
     if not find_spec("torch"):
         return "PyTorch is not installed: pip install torch"
-    return beyond(rules, "PyTorch's function")
+    return find_unsupported(rules, "PyTorch's function")
 
 
-def tensor(torch: Any, array: Array) -> Any:
+def to_tensor(torch: Any, array: Array) -> Any:
     """Return an array as a tensor, copied if PyTorch cannot share its memory.
 
     bfloat16 is converted through float32, and types wider than `DTYPE` are rounded to it.
     """
     if array.dtype.name == "bfloat16":
         return torch.tensor(array.astype(np.float32)).bfloat16()
-    kind = np.dtype(DTYPE) if array.dtype.itemsize > np.dtype(DTYPE).itemsize else array.dtype.newbyteorder("=")
-    as_it_lies = array.dtype == kind and array.flags.writeable and min(array.strides) >= 0
-    return torch.from_numpy(array if as_it_lies else array.astype(kind, order="C"))
+    dtype = np.dtype(DTYPE) if array.dtype.itemsize > np.dtype(DTYPE).itemsize else array.dtype.newbyteorder("=")
+    can_share = array.dtype == dtype and array.flags.writeable and min(array.strides) >= 0
+    return torch.from_numpy(array if can_share else array.astype(dtype, order="C"))
 
 
 # Rules as the arguments of any library's attention: one array for masks and biases
 
 
-def beyond(rules: Rules, name: str, caps: int = 0, dtype: str | None = None) -> str | None:
+def find_unsupported(rules: Rules, name: str, caps: int = 0, dtype: str | None = None) -> str | None:
     """Return why these rules cannot be expressed as a bias on the logits and up to `caps` soft-caps, or None.
 
     `dtype` is the type in which the library computes its softmax, if that is not the input's.
@@ -76,25 +76,25 @@ def beyond(rules: Rules, name: str, caps: int = 0, dtype: str | None = None) -> 
         return (
             f"{name} computes its softmax in {dtype or 'the type of its input'}, not in {np.dtype(rules.softmax_dtype)}"
         )
-    bends = [rule for rule in rules.scores if type(rule).bend is not Score.bend]
-    capped = [rule for rule in bends if rule.bound() is not None][:caps]
-    if len(bends) > len(capped) or any(type(rule).extra is not Score.extra for rule in rules.scores):
-        takes = "biases on the logits" + (" and a soft-cap" if caps else "")
-        return f"{name} supports {takes}, but no other score rule"
+    nonlinear = [rule for rule in rules.scores if type(rule).bend is not Score.bend]
+    soft_caps = [rule for rule in nonlinear if rule.bound() is not None][:caps]
+    if len(nonlinear) > len(soft_caps) or any(type(rule).extra is not Score.extra for rule in rules.scores):
+        supported = "biases on the logits" + (" and a soft-cap" if caps else "")
+        return f"{name} supports {supported}, but no other score rule"
     return None
 
 
-def change(q: Array, k: Array, rules: Rules) -> Array | None:
-    """Return a boolean mask (True = may attend) or an additive array `[... h t s]`, or None if neither is needed."""
+def merge_masks_and_biases(q: Array, k: Array, rules: Rules) -> Array | None:
+    """Return masks and biases as one array `[... h t s]`: True = may attend, or numbers to add; None if none."""
     grid = whole_grid(rules, q.shape[-3], q.shape[-2], k.shape[-2], batches=q.shape[0] if q.ndim == 4 else None)
-    whole = (*q.shape[:-1], k.shape[-2])
+    shape = (*q.shape[:-1], k.shape[-2])
     biases = [bias for rule in rules.scores if (bias := rule.bias(grid)) is not None]
     if not biases and not rules.masks:
         return None
-    allowed = np.array(np.broadcast_to(AllOf(rules.masks).allows(grid), whole), bool)
+    allowed = np.array(np.broadcast_to(AllOf(rules.masks).allows(grid), shape), bool)
     if not biases:
         return allowed
-    total = sum(biases, start=np.zeros(whole))
+    total = sum(biases, start=np.zeros(shape))
     return np.asarray(np.where(allowed, total, -np.inf)).astype(q.dtype)
 
 

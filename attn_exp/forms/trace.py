@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from attn_exp.arrays import Array
 
 
-class ApartError(Exception):
-    """Raised if problems cannot be stacked; each of them must then be computed alone."""
+class CannotStackError(Exception):
+    """Problems cannot be stacked, so each of them must be computed alone."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,9 @@ CELLS = 128
 """Rows and columns of a heat map: the resolution of a page-wide figure."""
 
 
-def summarize_weights(weights: Array, most: int) -> Summary:
+def summarize_weights(weights: Array, cells: int) -> Summary:
     """Return the summary of a full array of weights `[... h t s]`."""
-    rows, keys = (edges(size, most) for size in weights.shape[-2:])
+    rows, keys = (split_evenly(size, cells) for size in weights.shape[-2:])
     sums = np.add.reduceat(np.add.reduceat(weights, rows[:-1], axis=-2), keys[:-1], axis=-1)
     entropies = entropy(np.where(weights > 0, weights, 0))
     return make_summary(entropies, weights.max(axis=-1, initial=0), weights[..., :1].sum(axis=-1), sums, rows, keys)
@@ -65,9 +65,9 @@ def make_summary(entropies: Array, largest: Array, sink: Array, sums: Array, row
     return Summary(entropies, np.exp(entropies), largest, sink, heat, rows, keys)
 
 
-def edges(size: int, most: int) -> Array:
-    """Return the edges of at most `most` runs of nearly equal length."""
-    count = min(size, most)
+def split_evenly(size: int, limit: int) -> Array:
+    """Return the edges of at most `limit` runs of nearly equal length."""
+    count = min(size, limit)
     return np.arange(count + 1) * size // max(1, count)
 
 
@@ -116,39 +116,41 @@ class Trace:
 
     def as_stack(self) -> Trace:
         """Return this trace as a stack of one, every array `[1 ...]`."""
-        return pile_traces([self])
+        return stack_traces([self])
 
 
-def pile_traces(traces: Sequence[Trace]) -> Trace:
+def stack_traces(traces: Sequence[Trace]) -> Trace:
     names = {name for trace in traces for name, _ in trace.stages()}
-    trace = Trace(**{name: pile([getattr(trace, name) for trace in traces]) for name in names})
+    trace = Trace(**{name: stack_arrays([getattr(trace, name) for trace in traces]) for name in names})
     summaries = [trace.summary for trace in traces if trace.summary is not None]
     if not summaries:
         return trace
-    arrays = {field.name: pile([getattr(one, field.name) for one in summaries]) for field in fields(Summary)}
+    arrays = {
+        field.name: stack_arrays([getattr(summary, field.name) for summary in summaries]) for field in fields(Summary)
+    }
     return trace.replace(summary=Summary(**arrays))
 
 
-def pile(arrays: Sequence[Array | None]) -> Any:
+def stack_arrays(arrays: Sequence[Array | None]) -> Any:
     """Stack arrays of one shape, each keeping its memory order; return None if there are none.
 
     NumPy sums an array in memory order, so the order affects rounding.
 
     Raises:
-        ApartError: the arrays differ in shape, dtype or strides.
+        CannotStackError: the arrays differ in shape, dtype or strides.
     """
-    there = [array for array in arrays if array is not None]
-    if not there:
+    present = [array for array in arrays if array is not None]
+    if not present:
         return None
-    if len(there) < len(arrays) or len({(array.shape, array.dtype, array.strides) for array in there}) > 1:
-        raise ApartError
-    if len(there) == 1:
-        return there[0][None]
-    order = order_in_memory(there[0])
-    return np.stack([array.transpose(order) for array in there]).transpose(0, *(1 + np.argsort(order)))
+    if len(present) < len(arrays) or len({(array.shape, array.dtype, array.strides) for array in present}) > 1:
+        raise CannotStackError
+    if len(present) == 1:
+        return present[0][None]
+    order = order_in_memory(present[0])
+    return np.stack([array.transpose(order) for array in present]).transpose(0, *(1 + np.argsort(order)))
 
 
-def as_they_lie(arrays: Array) -> Array:
+def flatten_in_memory_order(arrays: Array) -> Array:
     """Flatten each array of a stack in memory order, `[n ...] -> [n k]`."""
     return arrays.transpose(0, *(1 + axis for axis in order_in_memory(arrays[0]))).reshape(len(arrays), -1)
 

@@ -22,13 +22,13 @@ def catalogue() -> dict[str, Mistake]:
     Raises:
         TypeError: two groups define the same name.
     """
-    known: dict[str, Mistake] = {}
+    mistakes_by_name: dict[str, Mistake] = {}
     for group in registry.names(__path__, without=("mistake",)):
         for name, mistake in registry.module(__name__, group).MISTAKES.items():
-            if name in known:
-                raise TypeError(f"mistake {name} is defined in {known[name].group}.py and in {group}.py")
-            known[name] = replace(mistake, group=group)
-    return known
+            if name in mistakes_by_name:
+                raise TypeError(f"mistake {name} is defined in {mistakes_by_name[name].group}.py and in {group}.py")
+            mistakes_by_name[name] = replace(mistake, group=group)
+    return mistakes_by_name
 
 
 def names() -> tuple[str, ...]:
@@ -41,19 +41,19 @@ def mistake(name: str) -> Mistake:
     return catalogue()[name]
 
 
-def usable(name: str) -> Mistake:
+def require_usable(name: str) -> Mistake:
     member = mistake(name)
     if not member.changes:
         raise UserError(f"mistake={name} shows only across several calls; attn-exp check finds it in a function")
     return member
 
 
-def applied(wanted: Sequence[str], recipe: Recipe) -> Recipe:
+def apply_mistakes(mistake_names: Sequence[str], recipe: Recipe) -> Recipe:
     """Apply the first variant of each mistake to the recipe, in order.
 
     Raises:
         UserError: a mistake shows only across several calls.
     """
-    for name in wanted:
-        recipe = usable(name).changes[0](recipe)
+    for name in mistake_names:
+        recipe = require_usable(name).changes[0](recipe)
     return recipe

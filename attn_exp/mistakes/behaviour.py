@@ -17,13 +17,13 @@ DROPPED = 0.1
 
 
 def drop_weights(after: Step, at: At, weights: Array, allowed: Array) -> Array:
-    kept = draw(0, "dropout", "uniform", weights.shape) > 2 * DROPPED - 1
-    return np.asarray(after(at, weights, allowed) * kept / (1 - DROPPED))
+    is_kept = draw(0, "dropout", "uniform", weights.shape) > 2 * DROPPED - 1
+    return np.asarray(after(at, weights, allowed) * is_kept / (1 - DROPPED))
 
 
 def share_first_example(share: Step, at: At, heads: Array) -> Array:
-    every = share(at, heads)
-    return np.broadcast_to(every[:1], every.shape)
+    shared = share(at, heads)
+    return np.broadcast_to(shared[:1], shared.shape)
 
 
 def first_keys(count: Callable[[int], int]) -> Change:

@@ -12,7 +12,7 @@ import numpy as np
 
 from attn_exp.arrays import Array, Arrays
 from attn_exp.forms import steps
-from attn_exp.forms.pipeline import At, Recipe, Step, normed
+from attn_exp.forms.pipeline import At, Recipe, Step, apply_norm
 from attn_exp.mistakes.mistake import Change, Mistake, around, instead, together
 
 # Splitting and merging heads
@@ -28,12 +28,12 @@ def view_as_merged(at: At, context: Array) -> Array:
     return context.reshape(at.batch, at.rows, -1)
 
 
-def view_some_as_heads(sides: str) -> Change:
+def view_some_as_heads(affected: str) -> Change:
 
-    def place(step: Step, at: At, own: str, heads: Array, positions: Any) -> Any:
-        if own in sides:
+    def place(step: Step, at: At, side: str, heads: Array, positions: Any) -> Any:
+        if side in affected:
             heads = view_as_heads(steps.join_heads(heads), heads.shape[1])
-        return step(at, own, heads, positions)
+        return step(at, side, heads, positions)
 
     return around("place", place)
 
@@ -68,15 +68,15 @@ def combine_heads(combine: Callable[[At, Array], Array]) -> Change:
     def finish(step: Step, at: At, merged: Array, weight: Array | None, bias: Array | None) -> Array:
         return np.asarray(step(at, merged, None if weight is None else weight[: merged.shape[-1]], bias))
 
-    fitting = around("finish", finish)
-    return lambda recipe: instead(gather=combine)(fitting(recipe))
+    cut_projection = around("finish", finish)
+    return lambda recipe: instead(gather=combine)(cut_projection(recipe))
 
 
-def reduce_heads(reduce: Callable[..., Array], place: Callable[[Array, Array], Array]) -> Change:
-    return combine_heads(lambda at, context: place(reduce(context, axis=1, keepdims=True), context))
+def reduce_heads(reduce: Callable[..., Array], put_back: Callable[[Array, Array], Array]) -> Change:
+    return combine_heads(lambda at, context: put_back(reduce(context, axis=1, keepdims=True), context))
 
 
-PLACES: tuple[Callable[[Array, Array], Array], ...] = (
+REDUCED_SHAPES: tuple[Callable[[Array, Array], Array], ...] = (
     lambda one, context: np.broadcast_to(one, context.shape),  # in place of each head
     lambda one, context: one,  # as the only head
     lambda one, context: one[:, 0],  # without a head axis
@@ -84,8 +84,8 @@ PLACES: tuple[Callable[[Array, Array], Array], ...] = (
 
 
 def average_weights(after: Step, at: At, weights: Array, allowed: Array) -> Array:
-    every = after(at, weights, allowed)
-    return np.broadcast_to(every.mean(axis=1, keepdims=True), every.shape)
+    all_weights = after(at, weights, allowed)
+    return np.broadcast_to(all_weights.mean(axis=1, keepdims=True), all_weights.shape)
 
 
 def swap_batch_and_heads(at: At, context: Array) -> Array:
@@ -125,11 +125,11 @@ def add_residual(recipe: Recipe) -> Recipe:
 
 
 NORMS = (
-    partial(normed, "L2", eps=1e-300),
-    *(partial(normed, kind, eps=eps) for kind in ("LayerNorm", "RMSNorm") for eps in (1e-5, 1e-6, 1e-8, 0.0)),
+    partial(apply_norm, "L2", eps=1e-300),
+    *(partial(apply_norm, kind, eps=eps) for kind in ("LayerNorm", "RMSNorm") for eps in (1e-5, 1e-6, 1e-8, 0.0)),
 )
 
-PLACES_OF_A_NORM: tuple[Callable[[Any], Change], ...] = (
+NORM_CHANGES: tuple[Callable[[Any], Change], ...] = (
     lambda norm: around("score", lambda score, at, q, k: score(at, norm(q), norm(k))),
     lambda norm: around("project", lambda project, side, x, arrays: project(side, norm(x), arrays)),
     lambda norm: around("finish", lambda finish, at, merged, weight, bias: norm(finish(at, merged, weight, bias))),
@@ -141,8 +141,8 @@ PLACES_OF_A_NORM: tuple[Callable[[Any], Change], ...] = (
 
 def use_one_head(recipe: Recipe) -> Recipe:
     """Use one head of full width, with the scale of that width."""
-    wider = around("scaled", lambda scaled, at, scores: scaled(at, scores) / math.sqrt(recipe.heads))
-    return wider(use_one_head_keep_scale(recipe))
+    scaled_down = around("scaled", lambda scaled, at, scores: scaled(at, scores) / math.sqrt(recipe.heads))
+    return scaled_down(use_one_head_keep_scale(recipe))
 
 
 def use_one_head_keep_scale(recipe: Recipe) -> Recipe:
@@ -159,24 +159,24 @@ def share_groups(group_of: Callable[[At], Array]) -> Change:
 
 
 def repeat_tokens(at: At, heads: Array) -> Array:
-    rows = np.repeat(heads, at.heads // at.groups, axis=2)
-    return rows.reshape(len(heads), at.heads, *heads.shape[2:])
+    repeated = np.repeat(heads, at.heads // at.groups, axis=2)
+    return repeated.reshape(len(heads), at.heads, *heads.shape[2:])
 
 
 def tile_tokens(at: At, heads: Array) -> Array:
     """Tile the tokens of `[b s g d]` instead of the heads, and reshape into heads."""
-    rows = np.tile(heads.swapaxes(1, 2), (1, at.heads // at.groups, 1, 1))
-    return rows.reshape(len(heads), heads.shape[2], at.heads, heads.shape[3]).swapaxes(1, 2)
+    tiled = np.tile(heads.swapaxes(1, 2), (1, at.heads // at.groups, 1, 1))
+    return tiled.reshape(len(heads), heads.shape[2], at.heads, heads.shape[3]).swapaxes(1, 2)
 
 
 # The projections of a layer
 
 
-def without_bias(sides: str) -> Change:
+def without_bias(affected: str) -> Change:
 
     def project(step: Step, side: str, x: Array, arrays: Arrays) -> Any:
         kept = {name: array for name, array in arrays.items() if name != f"b_{side}"}
-        return step(side, x, kept if side in sides else arrays)
+        return step(side, x, kept if side in affected else arrays)
 
     return around("project", project)
 
@@ -184,19 +184,19 @@ def without_bias(sides: str) -> Change:
 without_output_bias = around("finish", lambda finish, at, merged, weight, bias: finish(at, merged, weight, None))
 
 
-def change_projections(sides: str, other: Callable[[Array], Array]) -> Change:
+def change_projections(affected: str, transform: Callable[[Array], Array]) -> Change:
 
     def project(step: Step, side: str, x: Array, arrays: Arrays) -> Any:
         name = f"W_{side}"
-        return step(side, x, {**arrays, name: other(arrays[name])} if side in sides else arrays)
+        return step(side, x, {**arrays, name: transform(arrays[name])} if side in affected else arrays)
 
     return around("project", project)
 
 
-def change_output_projection(other: Callable[[Array], Array]) -> Change:
+def change_output_projection(transform: Callable[[Array], Array]) -> Change:
 
     def finish(step: Step, at: At, merged: Array, weight: Array | None, bias: Array | None) -> Any:
-        return step(at, merged, None if weight is None else other(weight), bias)
+        return step(at, merged, None if weight is None else transform(weight), bias)
 
     return around("finish", finish)
 
@@ -209,14 +209,14 @@ def project_output_by(side: str) -> Change:
     """Multiply the merged heads by W_q, W_k or W_v instead of W_o."""
 
     def change(recipe: Recipe) -> Recipe:
-        known: dict[str, Array] = {}
+        layer_arrays: dict[str, Array] = {}
 
-        def project(own: str, x: Array, arrays: Arrays) -> Any:
-            known.update(arrays)
-            return recipe.project(own, x, arrays)
+        def project(own_side: str, x: Array, arrays: Arrays) -> Any:
+            layer_arrays.update(arrays)
+            return recipe.project(own_side, x, arrays)
 
         def finish(at: At, merged: Array, weight: Array | None, bias: Array | None) -> Any:
-            return recipe.finish(at, merged, known[f"W_{side}"], known.get(f"b_{side}"))
+            return recipe.finish(at, merged, layer_arrays[f"W_{side}"], layer_arrays.get(f"b_{side}"))
 
         return instead(project=project, finish=finish)(recipe)
 
@@ -232,11 +232,11 @@ def view_tokens(view: Callable[[Array], Array], back: Callable[[Array], Array] |
     def project(step: Step, side: str, x: Array, arrays: Arrays) -> Any:
         return step(side, view(x), arrays)
 
-    def put_back(step: Step, at: At, *given: Any) -> Any:
-        return (back or np.asarray)(step(at, *given))
+    def put_back(step: Step, at: At, *arguments: Any) -> Any:
+        return (back or np.asarray)(step(at, *arguments))
 
-    read = around("project", project)
-    return lambda recipe: around("finish" if recipe.output_projection else "merge", put_back)(read(recipe))
+    view_inputs = around("project", project)
+    return lambda recipe: around("finish" if recipe.output_projection else "merge", put_back)(view_inputs(recipe))
 
 
 def view_columns_as_rows(x: Array) -> Array:
@@ -252,13 +252,13 @@ def view_rows_as_columns(answer: Array) -> Array:
 
 def permute_sides(order: str) -> Change:
     """Permute the projections, or the given q, k and v, into the order of these letters."""
-    taken, places = dict(zip("qkv", order, strict=True)), ["qkv".index(side) for side in order]
+    source_of, indices = dict(zip("qkv", order, strict=True)), ["qkv".index(side) for side in order]
 
-    def exchanged(step: Step, *heads: Array) -> Any:
-        return step(*(heads[place] for place in places))
+    def permute(step: Step, *heads: Array) -> Any:
+        return step(*(heads[index] for index in indices))
 
-    projected = around("project", lambda project, side, x, arrays: project(taken[side], x, arrays))
-    return together(projected, around("order", exchanged))
+    permute_projections = around("project", lambda project, side, x, arrays: project(source_of[side], x, arrays))
+    return together(permute_projections, around("order", permute))
 
 
 def project_fused(x: Array, arrays: Arrays) -> Array:
@@ -270,8 +270,8 @@ def split_fused_per_head(recipe: Recipe) -> Recipe:
     """Read the fused matrix as [q | k | v] for each head in turn, as in GPT-NeoX."""
 
     def project(side: str, x: Array, arrays: Arrays) -> Array:
-        every = project_fused(x, arrays)
-        heads = every.reshape(*x.shape[:-1], recipe.heads, 3, every.shape[-1] // (3 * recipe.heads))
+        fused = project_fused(x, arrays)
+        heads = fused.reshape(*x.shape[:-1], recipe.heads, 3, fused.shape[-1] // (3 * recipe.heads))
         return heads[..., "qkv".index(side), :].reshape(*x.shape[:-1], -1)
 
     return instead(project=project)(recipe)
@@ -365,7 +365,7 @@ MISTAKES = {
         fix="return only the attention; apply norms outside",
         seen="cosine attention; a LayerNorm moved inside the attention function",
         stage="scores",
-        changes=tuple(place(norm) for place in PLACES_OF_A_NORM for norm in NORMS),
+        changes=tuple(place(norm) for place in NORM_CHANGES for norm in NORMS),
         of_code=True,
     ),
     "heads_reversed": Mistake(
@@ -380,7 +380,7 @@ MISTAKES = {
         fix="concatenate the heads",
         seen="d2l-en PR 439; Kyubyong/transformer issue 117",
         stage="output",
-        changes=tuple(reduce_heads(reduce, place) for reduce in (np.mean, np.sum) for place in PLACES),
+        changes=tuple(reduce_heads(reduce, place) for reduce in (np.mean, np.sum) for place in REDUCED_SHAPES),
     ),
     "single_head": Mistake(
         says="The number of heads is ignored: one head does all the work.",

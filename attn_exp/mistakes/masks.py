@@ -23,7 +23,7 @@ from attn_exp.rules.masks.window import Window
 
 
 @dataclass(frozen=True)
-class Sees(Mask):
+class MaskFunction(Mask):
     """A mask defined by any function of the grid."""
 
     seen: Callable[[Grid], Any]
@@ -47,8 +47,8 @@ def change_each(kind: type[Mask], change: Callable[[Any], Mask | None]) -> Chang
     return lambda recipe: recipe.with_rules(masks=change_masks(recipe.rules.masks, kind, change))
 
 
-def change_causal(seen: Callable[[Grid], Any]) -> Change:
-    return change_each(Causal, lambda mask: Sees(seen))
+def change_causal(allows: Callable[[Grid], Any]) -> Change:
+    return change_each(Causal, lambda mask: MaskFunction(allows))
 
 
 def place_first_query(offset: Callable[[At], int]) -> Change:
@@ -60,28 +60,28 @@ def place_first_query(offset: Callable[[At], int]) -> Change:
     return around("allowed", allowed)
 
 
-def lengthen_padding(longer: int) -> Change:
+def lengthen_padding(keys: int) -> Change:
     return change_each(
-        Padding, lambda mask: Padding(tuple(max(int(length) + longer, 0) for length in np.ravel(mask.lengths)))
+        Padding, lambda mask: Padding(tuple(max(int(length) + keys, 0) for length in np.ravel(mask.lengths)))
     )
 
 
 def widen_window(left: int, right: int) -> Change:
 
-    def changed(mask: Window) -> Mask:
-        sides = [side if side < 0 else side + wider for side, wider in ((mask.left, left), (mask.right, right))]
-        before, behind = sides
-        if before == -1 and mask.left == 0:
-            return Sees(lambda grid: (grid.key > grid.query) & (grid.key <= grid.query + max(behind, 0)))
-        if behind == -1 and mask.right == 0:
-            return Sees(lambda grid: (grid.key < grid.query) & (grid.key >= grid.query - before))
-        return Window(before, behind)
+    def widen(mask: Window) -> Mask:
+        sides = [side if side < 0 else side + extra for side, extra in ((mask.left, left), (mask.right, right))]
+        new_left, new_right = sides
+        if new_left == -1 and mask.left == 0:
+            return MaskFunction(lambda grid: (grid.key > grid.query) & (grid.key <= grid.query + max(new_right, 0)))
+        if new_right == -1 and mask.right == 0:
+            return MaskFunction(lambda grid: (grid.key < grid.query) & (grid.key >= grid.query - new_left))
+        return Window(new_left, new_right)
 
-    return change_each(Window, changed)
+    return change_each(Window, widen)
 
 
-def change_all_masks(wrong: Callable[[Any], Any]) -> Change:
-    change = around("allowed", lambda allowed, at: wrong(allowed(at)))
+def change_all_masks(transform: Callable[[Any], Any]) -> Change:
+    change = around("allowed", lambda allowed, at: transform(allowed(at)))
     return lambda recipe: change(recipe) if recipe.rules.masks else recipe
 
 
@@ -92,63 +92,65 @@ FILLS = (-10.0, -1.0, -2.0, -3.0, -4.0, -5.0, -8.0, -9.0, -15.0, -20.0, -30.0, 1
 """Common fill values; the diagnosis fits any other value to the answer."""
 
 
-def filled(number: float) -> Change:
+def fill_hidden(number: float) -> Change:
     return instead(forbid=lambda at, logits, allowed: np.where(allowed, logits, number))
 
 
-def added(number: float) -> Change:
+def add_to_hidden(number: float) -> Change:
     return instead(forbid=lambda at, logits, allowed: np.where(allowed, logits, logits + number))
 
 
-def late(fill: float, *, added: bool = False) -> Change:
+def mask_weights(fill: float, *, added: bool = False) -> Change:
     """Mask the weights instead of the logits: replace the weights of hidden keys with `fill`, or add it to them."""
 
     def after(step: Step, at: At, weights: Array, allowed: Array) -> Any:
-        shares = step(at, weights, allowed)
-        return np.where(allowed, shares, shares + fill if added else fill)
+        changed_weights = step(at, weights, allowed)
+        return np.where(allowed, changed_weights, changed_weights + fill if added else fill)
 
     return together(instead(forbid=lambda at, logits, allowed: logits), around("after", after))
 
 
-def use_first_mask(first: str) -> Change:
+def use_first_mask(axis: str) -> Change:
     """Use the mask of the first example for the whole batch, or that of the first head for all heads."""
 
-    def wrong(step: Step, at: At) -> Any:
+    def take_first(step: Step, at: At) -> Any:
         allowed = np.broadcast_to(step(at), (at.batch, at.heads, at.rows, at.keys))
-        return allowed[:1] if first == "entry" else allowed[:, :1]
+        return allowed[:1] if axis == "entry" else allowed[:, :1]
 
-    return around("allowed", wrong)
+    return around("allowed", take_first)
 
 
 def tile_masks(head_major: bool) -> Change:
     """Repeat per-example masks along an axis `[b*h]`, with batch and heads in the wrong order."""
 
-    def wrong(step: Step, at: At) -> Any:
+    def tile(step: Step, at: At) -> Any:
         allowed = np.broadcast_to(step(at), (at.batch, at.heads, at.rows, at.keys))
         if (allowed != allowed[:, :1]).any():  # per-head masks are not repeated
             return allowed
-        place = np.arange(at.batch * at.heads)
-        taken = place // at.heads if head_major else place % at.batch
-        order = place.reshape(at.heads, at.batch).T if head_major else place.reshape(at.batch, at.heads)
-        return allowed[taken[order], np.arange(at.heads)]
+        index = np.arange(at.batch * at.heads)
+        example_of = index // at.heads if head_major else index % at.batch
+        order = index.reshape(at.heads, at.batch).T if head_major else index.reshape(at.batch, at.heads)
+        return allowed[example_of[order], np.arange(at.heads)]
 
-    return around("allowed", wrong)
+    return around("allowed", tile)
 
 
 def hide_padded_queries(recipe: Recipe) -> Recipe:
 
-    def seen(mask: Padding) -> Mask:
+    def hide_queries(mask: Padding) -> Mask:
         lengths = np.ravel(mask.lengths)
-        return Sees(lambda grid: np.asarray(grid.row) < lengths[np.asarray(grid.batch) if len(lengths) > 1 else 0])
+        return MaskFunction(
+            lambda grid: np.asarray(grid.row) < lengths[np.asarray(grid.batch) if len(lengths) > 1 else 0]
+        )
 
-    return change_each(Padding, seen)(recipe)
+    return change_each(Padding, hide_queries)(recipe)
 
 
-def hide_all(left: Callable[[int], float]) -> Change:
+def hide_all(weight_of: Callable[[int], float]) -> Change:
     """Hide every key if there is a mask; each of n keys then gets the weight `left(n)`."""
     change = instead(
         forbid=lambda at, logits, allowed: logits,
-        normalize=lambda at, masked: np.full(masked.shape, left(masked.shape[-1])),
+        normalize=lambda at, masked: np.full(masked.shape, weight_of(masked.shape[-1])),
     )
     return lambda recipe: change(recipe) if recipe.rules.masks else recipe
 
@@ -180,7 +182,7 @@ MISTAKES = {
         changes=(
             change_all_masks(lambda allowed: ~allowed),
             change_each(Allowed, lambda mask: Allowed(~mask.values)),
-            change_each(Padding, lambda mask: Sees(lambda grid: ~np.asarray(mask.allows(grid)))),
+            change_each(Padding, lambda mask: MaskFunction(lambda grid: ~np.asarray(mask.allows(grid)))),
         ),
         needs=("mask",),
     ),
@@ -200,7 +202,7 @@ MISTAKES = {
         fix="set logits to -inf where the mask hides a key, before the softmax",
         seen="timm PR 2236; memory-compressed-attention issue 2",
         stage="weights",
-        changes=(late(0.0), late(-math.inf), late(-1e9, added=True)),
+        changes=(mask_weights(0.0), mask_weights(-math.inf), mask_weights(-1e9, added=True)),
         needs=("mask",),
     ),
     "mask_multiplied": Mistake(
@@ -208,7 +210,7 @@ MISTAKES = {
         fix="set logits to -inf where the mask hides a key",
         seen="XLA PR 11444; good-features PR 1",
         stage="masked",
-        changes=(filled(0.0),),
+        changes=(fill_hidden(0.0),),
         needs=("mask",),
     ),
     "mask_sign": Mistake(
@@ -218,7 +220,7 @@ MISTAKES = {
         stage="masked",
         changes=(
             change_all_masks(lambda allowed: ~allowed | allowed.all(axis=-1, keepdims=True)),  # only hidden keys
-            *(added(number) for number in (1e9, 1.0, 1e4, math.inf)),
+            *(add_to_hidden(number) for number in (1e9, 1.0, 1e4, math.inf)),
             instead(forbid=show_only_hidden),
         ),
         needs=("mask",),
@@ -270,8 +272,8 @@ MISTAKES = {
         seen="gluonts PR 1401 (1e-9 instead of -1e9); transformers issues 14859 and 17121",
         stage="masked",
         changes=(
-            *(filled(number) for number in FILLS),
-            *(added(number) for number in FILLS if number < -0.5),
+            *(fill_hidden(number) for number in FILLS),
+            *(add_to_hidden(number) for number in FILLS if number < -0.5),
         ),
         needs=("mask",),
     ),

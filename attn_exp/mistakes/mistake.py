@@ -15,13 +15,15 @@ Change = Callable[[Recipe], Recipe]
 class Mistake:
     """One way to compute attention wrongly.
 
-    `says` describes it to a student, `fix` corrects it in one line, `seen` names code where it was found. `stage` is
-    the first stage that it changes. `changes` are the variants that people write: each takes a recipe and returns the
-    wrong one. A mistake without changes shows only across several calls, so the check calls the function twice. `needs`
-    lists the settings that must all be in use for it to show. A `remark` is not a failure: plain and otherwise correct
-    code does it too. `also` names, for each of the first changes, another mistake that the change makes at the same
-    time, if any. `of_code` means that only functions are checked for it, not numbers on paper. `group` is the file that
-    defines it.
+    `says`: describes it to a student. `fix`: corrects it in one line. `seen`: names code where it was found.
+    `stage`: the first stage that it changes.
+    `changes`: the variants that people write; each takes a recipe and returns the wrong one. A mistake without changes
+    shows only across several calls, so the check calls the function twice.
+    `needs`: the settings that must all be in use for it to show.
+    `remark`: whether it is no failure, because plain and otherwise correct code does it too.
+    `also`: for each of the first changes, another mistake that the change makes at the same time, or an empty string.
+    `of_code`: whether only functions are checked for it, not numbers on paper.
+    `group`: the file that defines it.
     """
 
     says: str
@@ -37,8 +39,8 @@ class Mistake:
 
 
 def instead(**steps: Step) -> Change:
-    other = dict(steps)
-    return lambda recipe: recipe.changed(**other)
+    replacements = dict(steps)
+    return lambda recipe: recipe.changed(**replacements)
 
 
 def around(name: str, wrong: Callable[..., Any]) -> Change:
@@ -59,8 +61,8 @@ class WrappedStep(NamedTuple):
 def together(*changes: Change) -> Change:
 
     def change(recipe: Recipe) -> Recipe:
-        for one in changes:
-            recipe = one(recipe)
+        for apply_change in changes:
+            recipe = apply_change(recipe)
         return recipe
 
     return change

@@ -15,30 +15,32 @@ from attn_exp.rules.positions.position import Position
 from attn_exp.rules.positions.rope import Rope
 
 
-def skip_positions(wrong: str) -> Change:
+def skip_positions(affected: str) -> Change:
     return around(
-        "place", lambda step, at, side, heads, positions: step(at, side, heads, () if side == wrong else positions)
+        "place", lambda step, at, side, heads, positions: step(at, side, heads, () if side == affected else positions)
     )
 
 
-def shift_positions(wrong: str, further: int) -> Change:
+def shift_positions(affected: str, shift: int) -> Change:
 
     def place(at: At, side: str, heads: Array, positions: Sequence[Position]) -> Array:
-        start = ((at.past or at.rules.offset) if side == "q" else 0) + (further if side == wrong else 0)
+        start = ((at.past or at.rules.offset) if side == "q" else 0) + (shift if side == affected else 0)
         for position in positions if side != "v" else ():
-            heads = steps.turned(position, heads, start)
+            heads = steps.encode_position(position, heads, start)
         return heads
 
     return instead(place=place)
 
 
-def change_pairs(other: Callable[[Position], Position | None]) -> Change:
-    return lambda recipe: replace(recipe, positions=tuple(other(position) or position for position in recipe.positions))
+def change_pairs(replacement: Callable[[Position], Position | None]) -> Change:
+    return lambda recipe: replace(
+        recipe, positions=tuple(replacement(position) or position for position in recipe.positions)
+    )
 
 
 @dataclass(frozen=True)
 class Mixed(Position):
-    """Rotary positions whose tables follow one pairing and whose rotation follows the other.
+    """Rotary positions whose angle tables follow one pairing of features and whose rotation follows the other.
 
     `is_even`: both neighbours are rotated by the angle of the even one.
     """
@@ -48,16 +50,16 @@ class Mixed(Position):
 
     def turn(self, heads: Array, positions: Array) -> Array:
         size = self.rope.size or heads.shape[-1]
-        angles, turned, half = self.rope.angles(positions, size), heads.copy(), size // 2
-        if self.rope.interleaved:  # rotate neighbours, with tables for halves
-            tables, other = np.concatenate([angles, angles], axis=-1), np.empty_like(heads[..., :size])
-            wide = np.repeat(tables[..., ::2], 2, axis=-1) if self.is_even else tables
-            other[..., ::2], other[..., 1::2] = -heads[..., 1:size:2], heads[..., :size:2]
+        angles, result, half = self.rope.angles(positions, size), heads.copy(), size // 2
+        if self.rope.interleaved:  # rotate neighbours `(a, b)` towards `(-b, a)`, with tables for halves
+            tables, partners = np.concatenate([angles, angles], axis=-1), np.empty_like(heads[..., :size])
+            angle_table = np.repeat(tables[..., ::2], 2, axis=-1) if self.is_even else tables
+            partners[..., ::2], partners[..., 1::2] = -heads[..., 1:size:2], heads[..., :size:2]
         else:
-            wide = np.repeat(angles, 2, axis=-1)
-            other = np.concatenate([-heads[..., half:size], heads[..., :half]], axis=-1)
-        turned[..., :size] = heads[..., :size] * np.cos(wide) + other * np.sin(wide)
-        return turned
+            angle_table = np.repeat(angles, 2, axis=-1)
+            partners = np.concatenate([-heads[..., half:size], heads[..., :half]], axis=-1)
+        result[..., :size] = heads[..., :size] * np.cos(angle_table) + partners * np.sin(angle_table)
+        return result
 
 
 MISTAKES = {

@@ -10,26 +10,26 @@ from attn_exp.arrays import Array
 from attn_exp.forms.pipeline import At, Recipe, Step
 from attn_exp.mistakes.mistake import Change, Mistake, around
 
-KINDS = ("float16", "bfloat16")
+HALF_DTYPES = ("float16", "bfloat16")
 
 
-def rounded(array: Array, kind: str) -> Array:
-    if kind == "float16":
+def round_to_half(array: Array, dtype: str) -> Array:
+    if dtype == "float16":
         return array.astype(np.float16).astype(np.float64)
     bits = np.ascontiguousarray(array, np.float32).view(np.uint32)
-    nearest = bits + 0x7FFF + ((bits >> 16) & 1)
-    cut = np.where(np.isfinite(array), nearest & np.uint32(0xFFFF0000), bits)
-    return cut.astype(np.uint32).view(np.float32).astype(np.float64)
+    nearest = bits + 0x7FFF + ((bits >> 16) & 1)  # bfloat16 is the upper half of float32; ties go to the even one
+    truncated = np.where(np.isfinite(array), nearest & np.uint32(0xFFFF0000), bits)
+    return truncated.astype(np.uint32).view(np.float32).astype(np.float64)
 
 
-def halve_precision(kind: str, *names: str) -> Change:
+def halve_precision(dtype: str, *names: str) -> Change:
 
-    def half(step: Step, at: At, *operands: Array) -> Any:
-        return rounded(step(at, *(rounded(operand, kind) for operand in operands)), kind)
+    def round_step(step: Step, at: At, *operands: Array) -> Any:
+        return round_to_half(step(at, *(round_to_half(operand, dtype) for operand in operands)), dtype)
 
     def change(recipe: Recipe) -> Recipe:
         for name in names:
-            recipe = around(name, half)(recipe)
+            recipe = around(name, round_step)(recipe)
         return recipe
 
     return change
@@ -42,7 +42,7 @@ MISTAKES = {
         seen="tinygrad PR 4985; stablediffusion PR 89",
         stage="scores",
         changes=tuple(
-            halve_precision(kind, *names) for kind in KINDS for names in (("score", "mix"), ("score",), ("mix",))
+            halve_precision(kind, *names) for kind in HALF_DTYPES for names in (("score", "mix"), ("score",), ("mix",))
         ),
     ),
     "half_softmax": Mistake(
@@ -50,6 +50,6 @@ MISTAKES = {
         fix="compute the softmax in float32 or better",
         seen="llama.cpp issue 12441; flash-attention PR 2721",
         stage="weights",
-        changes=tuple(halve_precision(kind, "normalize") for kind in KINDS),
+        changes=tuple(halve_precision(kind, "normalize") for kind in HALF_DTYPES),
     ),
 }

@@ -17,14 +17,14 @@ def view_transposed(side: Array) -> Array:
 
 
 def mix_queries(recipe: Recipe) -> Recipe:
-    asked = {}
+    inputs = {}
 
     def score(at: At, q: Array, k: Array) -> Any:
-        asked["q"] = q
+        inputs["q"] = q
         return recipe.score(at, q, k)
 
     def mix(at: At, weights: Array, v: Array, k: Array) -> Any:
-        return recipe.mix(at, weights, asked["q"], k)
+        return recipe.mix(at, weights, inputs["q"], k)
 
     return instead(score=score, mix=mix)(recipe)
 
@@ -35,8 +35,10 @@ def multiply_sums(score: Step, at: At, q: Array, k: Array) -> Array:
 
 
 def sum_separately(mix: Step, at: At, weights: Array, v: Array, k: Array) -> Array:
-    every = v.sum(axis=-2, keepdims=True)
-    return np.asarray(weights.sum(axis=-1, keepdims=True) * np.broadcast_to(every, (*every.shape[:-2], 1, v.shape[-1])))
+    value_sums = v.sum(axis=-2, keepdims=True)
+    return np.asarray(
+        weights.sum(axis=-1, keepdims=True) * np.broadcast_to(value_sums, (*value_sums.shape[:-2], 1, v.shape[-1]))
+    )
 
 
 def project_again(**sides: str) -> Change:

@@ -11,11 +11,11 @@ from attn_exp.forms.pipeline import At
 from attn_exp.mistakes.mistake import Change, Mistake, around, instead, together
 
 
-def times(factor: float) -> Change:
+def multiply_scale(factor: float) -> Change:
     return around("scaled", lambda scaled, at, scores: scaled(at, scores) * factor)
 
 
-def fixed(factor: float) -> Change:
+def use_constant(factor: float) -> Change:
     """Multiply the scores by a constant instead of the scale."""
     return instead(scaled=lambda at, scores: scores * factor)
 
@@ -27,7 +27,7 @@ def scale_weights(factor: Callable[[At], float]) -> Change:
     )
 
 
-FIXED = tuple(size**power for size in (8, 16, 32, 64, 128, 256, 512, 768) for power in (-0.5, -1.0))
+CONSTANTS = tuple(size**power for size in (8, 16, 32, 64, 128, 256, 512, 768) for power in (-0.5, -1.0))
 
 MISTAKES = {
     "no_scale": Mistake(
@@ -81,7 +81,7 @@ MISTAKES = {
         fix="logits = q @ k^T / sqrt(d)",
         seen="a distance turned into a score, or a minus sign left in",
         stage="logits",
-        changes=(times(-1.0),),
+        changes=(multiply_scale(-1.0),),
         of_code=True,
     ),
     "scale_other": Mistake(
@@ -89,7 +89,7 @@ MISTAKES = {
         fix="logits = scores / sqrt(d)",
         seen="a temperature left in; the fourth root of d, meant for q and for k, applied to the scores once",
         stage="logits",
-        changes=(times(0.5), times(2.0), instead(scaled=lambda at, scores: scores / at.size**0.25)),
+        changes=(multiply_scale(0.5), multiply_scale(2.0), instead(scaled=lambda at, scores: scores / at.size**0.25)),
         of_code=True,
     ),
     "scale_fixed": Mistake(
@@ -97,7 +97,7 @@ MISTAKES = {
         fix="divide by sqrt(q.shape[-1])",
         seen="/ 8, written for heads of size 64",
         stage="logits",
-        changes=tuple(fixed(factor) for factor in FIXED),
+        changes=tuple(use_constant(factor) for factor in CONSTANTS),
         of_code=True,
     ),
     "scale_by_batch": Mistake(

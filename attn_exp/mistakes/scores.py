@@ -19,21 +19,21 @@ from attn_exp.rules.scores.score import Score
 
 
 @dataclass(frozen=True)
-class Adds(Score):
+class AddedBias(Score):
     added: Callable[[Grid], Any]
 
     def bias(self, grid: Grid) -> Array:
         return np.asarray(self.added(grid))
 
 
-def change_alibi(other: Callable[[Alibi], Score]) -> Change:
+def change_alibi(replacement: Callable[[Alibi], Score]) -> Change:
     return lambda recipe: recipe.with_rules(
-        scores=tuple(other(rule) if isinstance(rule, Alibi) else rule for rule in recipe.rules.scores)
+        scores=tuple(replacement(rule) if isinstance(rule, Alibi) else rule for rule in recipe.rules.scores)
     )
 
 
 @dataclass(frozen=True)
-class Sloped(Alibi):
+class AlibiWithSlopes(Alibi):
     """ALiBi with wrong slopes: `other(heads)` returns one slope per head."""
 
     other: Callable[[int], Array] = lambda heads: np.array(slopes(heads))
@@ -42,14 +42,14 @@ class Sloped(Alibi):
         return self.other(heads)
 
 
-def sloped(rates: Callable[[int], Array]) -> Change:
+def change_slopes(rates: Callable[[int], Array]) -> Change:
     """Replace the slopes with `rates(heads)`."""
-    return change_alibi(lambda rule: Sloped(rule.signed, rates))
+    return change_alibi(lambda rule: AlibiWithSlopes(rule.signed, rates))
 
 
 def change_sign(direction: Callable[[Grid], Any]) -> Change:
     """Add slope * distance with the sign of `direction`, whatever sign the rule uses."""
-    return change_alibi(lambda rule: Adds(lambda grid: np.abs(rule.bias(grid)) * direction(grid)))
+    return change_alibi(lambda rule: AddedBias(lambda grid: np.abs(rule.bias(grid)) * direction(grid)))
 
 
 def powers_of_half(heads: int, first: int = 1) -> Array:
@@ -68,13 +68,13 @@ def next_power(heads: int) -> int:
 
 
 SLOPES = (
-    up_to_8,
-    lambda heads: up_to_8(heads, first=0),
-    powers_of_half,
-    lambda heads: np.asarray(slopes(heads)[::-1]),
-    lambda heads: up_to_8(next_power(heads))[:heads],
-    lambda heads: np.asarray(1.0 / np.arange(1.0, heads + 1)),
-    lambda heads: np.full(heads, slopes(heads)[0]),
+    up_to_8,  # the closed formula, whatever the number of heads
+    lambda heads: up_to_8(heads, first=0),  # the exponent is off by one
+    powers_of_half,  # 2^-i, which is right for 8 heads only
+    lambda heads: np.asarray(slopes(heads)[::-1]),  # in reverse order
+    lambda heads: up_to_8(next_power(heads))[:heads],  # the first slopes of the next power of two
+    lambda heads: np.asarray(1.0 / np.arange(1.0, heads + 1)),  # 1 / i
+    lambda heads: np.full(heads, slopes(heads)[0]),  # the same slope for every head
     lambda heads: powers_of_half(heads, first=0),
     lambda heads: up_to_8(next_power(heads), first=0)[:heads],
 )
@@ -84,20 +84,20 @@ SLOPES = (
 # Rules left out, or applied at the wrong place
 
 
-def keep_only(kept: Callable[[Score], bool]) -> Change:
-    return lambda recipe: recipe.with_rules(scores=tuple(rule for rule in recipe.rules.scores if kept(rule)))
+def keep_only(is_kept: Callable[[Score], bool]) -> Change:
+    return lambda recipe: recipe.with_rules(scores=tuple(rule for rule in recipe.rules.scores if is_kept(rule)))
 
 
-unbent = instead(bent=lambda at, logits: logits)
+skip_softcap = instead(bent=lambda at, logits: logits)
 
 
 def cap_before_scale(recipe: Recipe) -> Recipe:
-    return unbent(instead(scaled=lambda at, scores: recipe.scaled(at, recipe.bent(at, scores)))(recipe))
+    return skip_softcap(instead(scaled=lambda at, scores: recipe.scaled(at, recipe.bent(at, scores)))(recipe))
 
 
 def cap_after_mask(recipe: Recipe) -> Recipe:
     change = instead(forbid=lambda at, logits, allowed: recipe.bent(at, recipe.forbid(at, logits, allowed)))
-    return unbent(change(recipe))
+    return skip_softcap(change(recipe))
 
 
 MISTAKES = {
@@ -106,7 +106,7 @@ MISTAKES = {
         fix="2^(-8 i / h) from i = 1 if h is a power of two; else combine the slopes of the powers below and above",
         seen="mlx issue 343 (heads not a power of two); aprender PR 2143 (exponent off by one)",
         stage="masked",
-        changes=tuple(sloped(rates) for rates in SLOPES),
+        changes=tuple(change_slopes(rates) for rates in SLOPES),
         needs=("alibi",),
     ),
     "alibi_sign": Mistake(
@@ -134,7 +134,7 @@ MISTAKES = {
         fix="logits = cap * tanh(logits / cap)",
         seen="sglang issue 33915; vllm-metal issue 665",
         stage="capped",
-        changes=(unbent,),
+        changes=(skip_softcap,),
         needs=("softcap",),
     ),
     "softcap_before_scale": Mistake(

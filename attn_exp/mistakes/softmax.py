@@ -19,11 +19,11 @@ def softmax_over(*axes: int, empty: float | None = 0.0) -> Change:
     """
 
     def normalize(at: At, masked: Array) -> Array:
-        axis = tuple(axis for axis in axes if axis or not at.apart)
+        axis = tuple(axis for axis in axes if axis or not at.independent)
         powers = np.exp(masked - row_maximum(masked, axis))
         total = powers.sum(axis=axis, keepdims=True)
-        alone = total.size / max(powers.size, 1) if empty is None else empty
-        return np.where(total == 0, alone, powers / np.where(total == 0, 1.0, total))
+        where_empty = total.size / max(powers.size, 1) if empty is None else empty
+        return np.where(total == 0, where_empty, powers / np.where(total == 0, 1.0, total))
 
     return instead(normalize=normalize)
 
@@ -37,27 +37,29 @@ def softmax_again_over(axis: int) -> Change:
     return around("normalize", lambda normalize, at, masked: steps.softmax(normalize(at, masked), axis))
 
 
-def subtract_maximum(*axes: int, above: bool = True, below: bool = True) -> Change:
-    """Subtract the maximum along these axes, in the numerator (`above`) and in the denominator (`below`)."""
+def subtract_maximum(*axes: int, in_numerator: bool = True, in_denominator: bool = True) -> Change:
+    """Subtract the maximum along these axes in the numerator, the denominator, or both."""
 
     def normalize(at: At, masked: Array) -> Array:
-        axis = tuple(axis for axis in axes if axis or not at.apart) or None
+        axis = tuple(axis for axis in axes if axis or not at.independent) or None
         lowered = np.exp(masked - masked.max(axis=axis, keepdims=True))
-        powers, summed = (lowered if is_lowered else np.exp(masked) for is_lowered in (above, below))
+        powers, summed = (lowered if is_lowered else np.exp(masked) for is_lowered in (in_numerator, in_denominator))
         return np.asarray(powers / summed.sum(axis=-1, keepdims=True))
 
     return instead(normalize=normalize)
 
 
-def use_other_rows(largest: bool | None, sums: bool) -> Change:
-    """Broadcast the maxima (`largest`) or sums (`sums`) of rows along the keys; `largest=None` subtracts no maximum."""
+def use_other_rows(maxima_along_keys: bool | None, sums_along_keys: bool) -> Change:
+    """Broadcast the maxima or the sums of rows along the keys, as without `keepdims`; None subtracts no maxima."""
 
     def broadcast(rows: Array, along_keys: bool) -> Array:
         return rows[..., None, :] if along_keys else rows[..., None]
 
     def normalize(at: At, masked: Array) -> Array:
-        powers = np.exp(masked if largest is None else masked - broadcast(masked.max(axis=-1), largest))
-        return powers / broadcast(powers.sum(axis=-1), sums)
+        powers = np.exp(
+            masked if maxima_along_keys is None else masked - broadcast(masked.max(axis=-1), maxima_along_keys)
+        )
+        return powers / broadcast(powers.sum(axis=-1), sums_along_keys)
 
     return instead(normalize=normalize)
 
@@ -184,10 +186,10 @@ MISTAKES = {
         seen="np.exp(s - np.max(s)) / np.sum(np.exp(s))",
         stage="weights",
         changes=(
-            subtract_maximum(-1, below=False),
-            subtract_maximum(0, 1, 2, 3, below=False),
-            subtract_maximum(-1, above=False),
-            subtract_maximum(0, 1, 2, 3, above=False),
+            subtract_maximum(-1, in_denominator=False),
+            subtract_maximum(0, 1, 2, 3, in_denominator=False),
+            subtract_maximum(-1, in_numerator=False),
+            subtract_maximum(0, 1, 2, 3, in_numerator=False),
         ),
         of_code=True,
     ),

@@ -24,7 +24,10 @@ EXACT = 2**53
 
 
 class Distribution(NamedTuple):
-    """The distribution `spread * numbers + mean`, with bounds if uniform or integer; `key` prefixes its settings."""
+    """The distribution `spread * numbers + mean`; `low` and `high` bound uniform numbers and integers.
+
+    `key` is the prefix of its settings in error messages, such as `projections.`.
+    """
 
     name: str
     low: float | None = None
@@ -55,8 +58,11 @@ class Distribution(NamedTuple):
         return low, high
 
 
-class Numbers(NamedTuple):
-    """A source of random arrays: `stream` draws them in order; if it is None, each has its own stream, by name."""
+class RandomSource(NamedTuple):
+    """A source of random arrays: `stream` draws them in order; if it is None, each has its own stream, by name.
+
+    `generator` and `seed` are those of the settings; an array that names neither is drawn from this source.
+    """
 
     generator: str
     seed: int
@@ -69,8 +75,8 @@ class Numbers(NamedTuple):
         return distribution.spread * numbers + distribution.mean
 
 
-def begun(generator: str, seed: int, key: str = "seed", alone: bool = False) -> Numbers:
-    """Seed a source of random arrays; `alone` means that only one array is drawn.
+def seed_source(generator: str, seed: int, key: str = "seed", draws_once: bool = False) -> RandomSource:
+    """Seed a source of random arrays; `draws_once` means that only one array is drawn.
 
     Raises:
         UserError: the generator is unknown, or does not accept the seed.
@@ -78,10 +84,10 @@ def begun(generator: str, seed: int, key: str = "seed", alone: bool = False) -> 
     if generator == STREAMS:
         if seed < 0:
             refuse(seed, key, AT_LEAST_0)
-        return Numbers(STREAMS, seed, None)
+        return RandomSource(STREAMS, seed, None)
     from attn_exp.problem import generators  # noqa: PLC0415 - most runs draw each array from its own stream
 
-    return Numbers(generator, seed, generators.begin(generator, seed, alone, key))
+    return RandomSource(generator, seed, generators.begin(generator, seed, draws_once, key))
 
 
 def next_array(stream: Stream, distribution: Distribution, shape: Shape) -> Array:
@@ -93,23 +99,23 @@ def next_array(stream: Stream, distribution: Distribution, shape: Shape) -> Arra
         numbers = stream.integers(shape, int(low), int(high))
     else:
         numbers = stream.uniform(shape, low, high)
-    kind = numbers.dtype.type if numbers.dtype.kind == "f" else float
-    return numbers * kind(distribution.spread) + kind(distribution.mean)
+    scalar_type = numbers.dtype.type if numbers.dtype.kind == "f" else float
+    return numbers * scalar_type(distribution.spread) + scalar_type(distribution.mean)
 
 
-def array_or_drawn(given: Any, key: str, source: Numbers) -> Array:
+def read_matrix(value: Any, key: str, source: RandomSource) -> Array:
     """Return the numbers of a setting as a float64 matrix: written out, in a file, or described by a `Draw`.
 
     Raises:
-        UserError: as in `array` and `drawn`, or a file cannot be read.
+        UserError: as in `parse_matrix` and `draw_matrix`, or a file cannot be read.
     """
-    if isinstance(given, Draw):
-        return drawn(given, key, source)
-    if not isinstance(given, str):
-        return array(given, key)
-    from attn_exp.problem.from_files import rows  # noqa: PLC0415 - most runs read no files
+    if isinstance(value, Draw):
+        return draw_matrix(value, key, source)
+    if not isinstance(value, str):
+        return parse_matrix(value, key)
+    from attn_exp.problem.from_files import read_matrix_file  # noqa: PLC0415 - most runs read no files
 
-    return rows(given, key, array_name(key))
+    return read_matrix_file(value, key, array_name(key))
 
 
 def array_name(key: str) -> str:
@@ -117,70 +123,80 @@ def array_name(key: str) -> str:
     return "x" if last == "vectors" else last
 
 
-def drawn(given: Draw, key: str, source: Numbers) -> Array:
+def draw_matrix(settings: Draw, key: str, source: RandomSource) -> Array:
     """Draw the float64 matrix that a `Draw` describes.
 
     Raises:
         UserError: the generator or seed is invalid, or `entry` or `rows` is out of range.
     """
-    distribution = Distribution(given.distribution, given.low, given.high, given.spread, given.mean, f"{key}.")
+    distribution = Distribution(
+        settings.distribution, settings.low, settings.high, settings.spread, settings.mean, f"{key}."
+    )
     name = array_name(key)
-    numbers = own_source(*spell_seed(given, key), source, alone=not given.by_row)
-    shape, calls = (given.shape[-1:], math.prod(given.shape[:-1])) if given.by_row else (given.shape, 1)
-    matrices = np.stack([numbers.array(name, distribution, shape) for _ in range(calls)]).reshape(-1, *given.shape[-2:])
-    if given.entry >= len(matrices):
+    generator = choose_source(*spell_seed(settings, key), source, draws_once=not settings.by_row)
+    shape, calls = (settings.shape[-1:], math.prod(settings.shape[:-1])) if settings.by_row else (settings.shape, 1)
+    matrices = np.stack([generator.array(name, distribution, shape) for _ in range(calls)]).reshape(
+        -1, *settings.shape[-2:]
+    )
+    if settings.entry >= len(matrices):
         raise UserError(
-            f"{key}.entry={given.entry}: entries start at 0, and shape={list(given.shape)} has only {len(matrices)}"
+            f"{key}.entry={settings.entry}: entries start at 0, "
+            f"and shape={list(settings.shape)} has only {len(matrices)}"
         )
-    matrix = matrices[given.entry].astype(np.float64)
-    if given.rows and max(given.rows) >= len(matrix):
-        raise UserError(f"{key}.rows names row {max(given.rows)}; there are {len(matrix)} rows, counted from 0")
-    return np.asarray(matrix[list(given.rows)] if given.rows else matrix)
+    matrix = matrices[settings.entry].astype(np.float64)
+    if settings.rows and max(settings.rows) >= len(matrix):
+        raise UserError(f"{key}.rows names row {max(settings.rows)}; there are {len(matrix)} rows, counted from 0")
+    return np.asarray(matrix[list(settings.rows)] if settings.rows else matrix)
 
 
-def spell_seed(given: Draw | Projections, key: str) -> tuple[str | None, int | None, str]:
+def spell_seed(settings: Draw | Projections, key: str) -> tuple[str | None, int | None, str]:
     """Return the generator, the seed, and the setting of that seed; `legacy_seed` sets both.
 
     Raises:
         UserError: `legacy_seed` is set together with a generator or a seed.
     """
-    if given.legacy_seed is None:
-        return given.generator, given.seed, f"{key}.seed"
-    if given.seed is not None or given.generator not in (None, "legacy"):
+    if settings.legacy_seed is None:
+        return settings.generator, settings.seed, f"{key}.seed"
+    if settings.seed is not None or settings.generator not in (None, "legacy"):
         raise UserError(f"{key}.legacy_seed sets both generator and seed; leave out {key}.generator and seed")
-    return "legacy", given.legacy_seed, f"{key}.legacy_seed"
+    return "legacy", settings.legacy_seed, f"{key}.legacy_seed"
 
 
-def own_source(generator: str | None, seed: int | None, key: str, source: Numbers, alone: bool = True) -> Numbers:
+def choose_source(
+    generator: str | None, seed: int | None, key: str, source: RandomSource, draws_once: bool = True
+) -> RandomSource:
     name = source.generator if generator is None else generator
     if seed is None and name == source.generator:
         return source
-    return begun(name, source.seed if seed is None else seed, "seed" if seed is None else key, alone)
+    return seed_source(name, source.seed if seed is None else seed, "seed" if seed is None else key, draws_once)
 
 
-def size(given: Draw) -> tuple[int, int]:
-    return len(given.rows) or given.shape[-2], given.shape[-1]
+def drawn_shape(settings: Draw) -> tuple[int, int]:
+    return len(settings.rows) or settings.shape[-2], settings.shape[-1]
 
 
-def array(given: Any, key: str) -> Array:
-    if isinstance(given, np.ndarray) and given.ndim == 2 and given.size and given.dtype.kind in "iuf":
-        return finite(given.astype(np.float64), key)
-    if not isinstance(given, (list, tuple)) or not given or not all(isinstance(row, (list, tuple)) for row in given):
-        raise UserError(f"{key}={brief(shown(given))}: expected a list of rows, such as [[1,0],[0,1]]")
-    widths = [len(row) for row in given]
+def parse_matrix(value: Any, key: str) -> Array:
+    if isinstance(value, np.ndarray) and value.ndim == 2 and value.size and value.dtype.kind in "iuf":
+        return require_finite(value.astype(np.float64), key)
+    if not isinstance(value, (list, tuple)) or not value or not all(isinstance(row, (list, tuple)) for row in value):
+        raise UserError(f"{key}={brief(shown(value))}: expected a list of rows, such as [[1,0],[0,1]]")
+    widths = [len(row) for row in value]
     if len(set(widths)) > 1:
         raise UserError(f"{key} is ragged: rows of {brief(', '.join(map(str, widths)))} numbers")
     if widths[0] == 0:
         raise UserError(f"{key} is empty: expected at least one number in each row")
-    for place, row in enumerate(given):
+    for row_index, row in enumerate(value):
         for entry in row:
             if isinstance(entry, bool) or not isinstance(entry, (int, float)):
-                batch = "; a run takes one sequence of a batch, and -m runs several"
-                hint = f", a list, which is not a number{batch}" if isinstance(entry, (list, tuple)) else ""
-                said = brief(repr(entry) if isinstance(entry, str) else shown(entry), 40)
-                raise UserError(f"{key}: row {place} holds {said}{hint or ', which is not a number'}")
+                shown_entry = brief(repr(entry) if isinstance(entry, str) else shown(entry), 40)
+                hint = (
+                    ", a list, which is not a number; a run takes one sequence of a batch, and -m runs several"
+                    if isinstance(entry, (list, tuple))
+                    else ", which is not a number"
+                )
+                raise UserError(f"{key}: row {row_index} holds {shown_entry}{hint}")
     try:
-        return finite(np.array(given, dtype=np.float64), key)
+        return require_finite(np.array(value, dtype=np.float64), key)
     except OverflowError:
         raise UserError(f"{key} holds a number beyond 1.8e308, the largest 64-bit float") from None
 
@@ -189,30 +205,32 @@ PRINTED = re.compile(r"\s*(?:\w+\()?\[")
 """The beginning of a matrix printed by NumPy or PyTorch, perhaps as array([[...]]) or tensor([[...]])."""
 
 
-def as_printed(text: str, key: str) -> Array:
+def parse_printed(text: str, key: str) -> Array:
     """Parse a matrix as NumPy or PyTorch prints it: a pair of brackets for each row, with or without commas.
 
     Raises:
         UserError: the text is not a matrix of numbers; the message says where.
     """
     rows = [row.replace(",", " ").split() for row in re.findall(r"\[([^\[\]]*)\]", text)]
-    return array([[float(cell) if NUMBER.fullmatch(cell) else cell for cell in row] for row in rows], key)
+    return parse_matrix([[float(cell) if NUMBER.fullmatch(cell) else cell for cell in row] for row in rows], key)
 
 
 NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|[-+]?(inf|nan)", re.IGNORECASE)
 
 
-def is_plain(given: Any) -> bool:
+def is_plain(value: Any) -> bool:
     """Return whether a setting is one list of rows or a `Draw`, not a file or a list of rows per head."""
-    inner = given
+    nested = value
     for _ in range(2):
-        inner = inner[0] if isinstance(inner, (list, tuple)) and inner else None
-    return not isinstance(given, str) and not isinstance(inner, (list, tuple))
+        nested = nested[0] if isinstance(nested, (list, tuple)) and nested else None
+    return not isinstance(value, str) and not isinstance(nested, (list, tuple))
 
 
-def finite(array: Array, key: str) -> Array:
+def require_finite(array: Array, key: str) -> Array:
     if not np.isfinite(array).all():
-        bad = np.argwhere(~np.isfinite(array))
-        place = f"row {bad[0][0]}, column {bad[0][1]}" if array.ndim == 2 else f"[{','.join(map(str, bad[0]))}]"
-        raise UserError(f"{key}: {place} holds {array[tuple(bad[0])]}; expected finite numbers")
+        indices = np.argwhere(~np.isfinite(array))
+        position = (
+            f"row {indices[0][0]}, column {indices[0][1]}" if array.ndim == 2 else f"[{','.join(map(str, indices[0]))}]"
+        )
+        raise UserError(f"{key}: {position} holds {array[tuple(indices[0])]}; expected finite numbers")
     return array

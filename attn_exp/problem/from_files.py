@@ -24,68 +24,72 @@ from attn_exp.arrays import Array, Arrays
 from attn_exp.config.inputs import Projections
 from attn_exp.errors import UserError, brief, some, unknown
 from attn_exp.problem import files
-from attn_exp.problem.drawing import PRINTED, as_printed, is_plain
-from attn_exp.problem.files import Held, read_text
-from attn_exp.problem.files.tables import array_of_lists
+from attn_exp.problem.drawing import PRINTED, is_plain, parse_printed
+from attn_exp.problem.files import Contents, read_text
+from attn_exp.problem.files.tables import make_list_entry
 from attn_exp.problem.projections import MATRICES, Inputs
 
 
 def read_array(file: str, key: str, wanted: str = "") -> Array:
     """Read the only array of a file, or the one whose name means `wanted`; a printed array is parsed instead."""
     if PRINTED.match(file):
-        return as_printed(file, key)
-    held, said = files.look(file, key), files.name_file(key, file)
-    called = group_names(held.arrays, meant_projection).get(wanted) or [name for name in held.arrays if name == wanted]
-    names = called or list(held.arrays)
+        return parse_printed(file, key)
+    contents, label = files.list_file(file, key), files.format_label(key, file)
+    matching = group_names(contents.arrays, guess_projection).get(wanted) or [
+        name for name in contents.arrays if name == wanted
+    ]
+    names = matching or list(contents.arrays)
     if len(names) != 1:
         expected = f" named {wanted}" if wanted else ""
-        raise UserError(f"{said} holds {listed(held)}; expected one array{expected}")
-    return files.numbers(held.arrays[names[0]], f"{said}: {names[0]}" if names[0] else said)
+        raise UserError(f"{label} holds {format_names(contents)}; expected one array{expected}")
+    return files.read_numbers(contents.arrays[names[0]], f"{label}: {names[0]}" if names[0] else label)
 
 
-def rows(file: str, key: str, wanted: str) -> Array:
+def read_matrix_file(file: str, key: str, wanted: str) -> Array:
     """Read the array of a file as a matrix.
 
     Raises:
         UserError: as in `read_array`, or the array is not a matrix.
     """
-    return drop_batch_axis(read_array(file, key, wanted), files.name_file(key, file))
+    return drop_batch_axis(read_array(file, key, wanted), files.format_label(key, file))
 
 
-def drop_batch_axis(array: Array, said: str) -> Array:
+def drop_batch_axis(array: Array, label: str) -> Array:
     matrix = array[0] if array.ndim == 3 and len(array) == 1 else array
     if matrix.ndim != 2 or not matrix.size:
         several = "; put heads side by side in columns, and run a batch as several runs (-m)" if array.ndim > 2 else ""
         expected = f"expected rows and columns, such as [3,4]{several}"
-        raise UserError(f"{said} holds an array of shape {list(array.shape)}; {expected}")
+        raise UserError(f"{label} holds an array of shape {list(array.shape)}; {expected}")
     return matrix
 
 
-def tokens(file: str, key: str) -> tuple[str, ...]:
+def read_tokens(file: str, key: str) -> tuple[str, ...]:
     """Read token names from a text file, one per line or all in one line, or from a file that stores them with arrays.
 
     Raises:
         UserError: the file holds no token names.
     """
-    said = files.name_file(key, file)
+    label = files.format_label(key, file)
     if file.lower().endswith(".txt"):
         try:
             lines = [line.strip() for line in read_text(Path(file)).splitlines() if line.strip()]
         except (OSError, ValueError) as error:
-            raise files.unreadable(said, error) from error
-        named: tuple[str, ...] | None = tuple(lines[0].split() if len(lines) == 1 else lines)
+            raise files.unreadable_error(label, error) from error
+        names: tuple[str, ...] | None = tuple(lines[0].split() if len(lines) == 1 else lines)
     else:
-        named = files.look(file, key).tokens
-    if not named:
-        raise UserError(f"{said} holds no token names")
-    return named
+        names = files.list_file(file, key).tokens
+    if not names:
+        raise UserError(f"{label} holds no token names")
+    return names
 
 
-def listed(held: Held) -> str:
-    return some([name or "an array without a name" for name in held.arrays], 100) if held.arrays else "no arrays"
+def format_names(contents: Contents) -> str:
+    return (
+        some([name or "an array without a name" for name in contents.arrays], 100) if contents.arrays else "no arrays"
+    )
 
 
-def projections(settings: Projections, inputs: Inputs, head: int) -> dict[str, Array]:
+def read_projections(settings: Projections, inputs: Inputs, head: int) -> dict[str, Array]:
     """Return the projections in `projections.file`, and those in `projections.given` that are a file or one per head.
 
     Raises:
@@ -95,59 +99,66 @@ def projections(settings: Projections, inputs: Inputs, head: int) -> dict[str, A
     if settings.file == "":
         raise UserError("projections=file needs a file: write projections.file=weights.npz")
     if settings.file is not None:
-        held = files.look(settings.file, "projections.file")
-        said = files.name_file("projections.file", settings.file)
-        for role, name in find_projections(settings, held, said).items():
-            array = files.numbers(held.arrays[name], f"{said}: {name}")
-            arrays |= lay_out(array, role, inputs, head, settings.transposed, f"{said}: {name}")
-        check_whole(arrays, settings, held, said)
-    for name, given in settings.given.items():
-        if not is_plain(given):
+        contents = files.list_file(settings.file, "projections.file")
+        label = files.format_label("projections.file", settings.file)
+        for role, name in find_projections(settings, contents, label).items():
+            array = files.read_numbers(contents.arrays[name], f"{label}: {name}")
+            arrays |= convert_layout(array, role, inputs, head, settings.transposed, f"{label}: {name}")
+        require_all(arrays, settings, contents, label)
+    for name, value in settings.given.items():
+        if not is_plain(value):
             key, transposed = f"projections.given.{name}", settings.columns or settings.transposed
-            text = isinstance(given, str)
-            array = read_array(given, key, name) if text else files.numbers(array_of_lists(given), key)
-            arrays |= lay_out(array, name, inputs, head, transposed, files.name_file(key, given) if text else key)
+            is_file = isinstance(value, str)
+            array = read_array(value, key, name) if is_file else files.read_numbers(make_list_entry(value), key)
+            arrays |= convert_layout(
+                array, name, inputs, head, transposed, files.format_label(key, value) if is_file else key
+            )
     return arrays
 
 
-def find_projections(settings: Projections, held: Held, said: str) -> dict[str, str]:
-    inside = {name.removeprefix(settings.prefix): name for name in held.arrays if name.startswith(settings.prefix)}
-    if not inside:
+def find_projections(settings: Projections, contents: Contents, label: str) -> dict[str, str]:
+    full_names = {
+        name.removeprefix(settings.prefix): name for name in contents.arrays if name.startswith(settings.prefix)
+    }
+    if not full_names:
         raise UserError(
-            f"{said}: no name begins with projections.prefix={brief(settings.prefix)}; it holds {listed(held)}"
+            f"{label}: no name begins with projections.prefix={brief(settings.prefix)}; "
+            f"it holds {format_names(contents)}"
         )
     chosen = {role: name for role, name in settings.names.items() if name is not None}
     for role, name in chosen.items():
-        if name not in held.arrays:
-            raise UserError(f"{said}: {unknown(name, list(held.arrays), f'array for projections.names.{role}')}")
-    for role, several in group_names(inside, meant_projection).items():
-        if role not in chosen and len(several) > 1:
+        if name not in contents.arrays:
+            raise UserError(f"{label}: {unknown(name, list(contents.arrays), f'array for projections.names.{role}')}")
+    for role, candidates in group_names(full_names, guess_projection).items():
+        if role not in chosen and len(candidates) > 1:
             raise UserError(
-                f"{said}: {some(several, 80)} could each be {role}; choose one with projections.names.{role}=..., or a "
-                "layer with projections.prefix=..."
+                f"{label}: {some(candidates, 80)} could each be {role}; choose one with projections.names.{role}=..., "
+                "or a layer with projections.prefix=..."
             )
-        chosen.setdefault(role, inside[several[0]])
+        chosen.setdefault(role, full_names[candidates[0]])
     return chosen
 
 
-def check_whole(arrays: Arrays, settings: Projections, held: Held, said: str) -> None:
+def require_all(arrays: Arrays, settings: Projections, contents: Contents, label: str) -> None:
     missing = [name for name in MATRICES[:3] if name not in {**arrays, **settings.given, **settings.printed}]
-    if missing and "" in held.arrays:
+    if missing and "" in contents.arrays:
         file, name = brief(settings.file or "", 60), missing[0]
         raise UserError(
-            f"{said} holds an array without a name; if it is {name}, write +projections.given.{name}={file}"
+            f"{label} holds an array without a name; if it is {name}, write +projections.given.{name}={file}"
         )
     if missing:
         raise UserError(
-            f"{said} has no {' and no '.join(missing)}: it holds {listed(held)}; projections.names.{missing[0]}=NAME "
-            "names the right one"
+            f"{label} has no {' and no '.join(missing)}: it holds {format_names(contents)}; "
+            f"projections.names.{missing[0]}=NAME names the right one"
         )
 
 
-def lay_out(array: Array, name: str, inputs: Inputs, head: int, transposed: bool, said: str) -> dict[str, Array]:
+def convert_layout(
+    array: Array, name: str, inputs: Inputs, head: int, transposed: bool, label: str
+) -> dict[str, Array]:
     """Return an array, or the three parts of a fused one, as matrices `[m h*d]` and biases `[1 h*d]`, by name.
 
-    The array may be `[m h*d]`, `[h m d]`, `[m h d]`, or a transpose of these; error messages call it `said`.
+    The array may be `[m h*d]`, `[h m d]`, `[m h d]`, or a transpose of these; error messages call it `label`.
 
     Raises:
         UserError: the array has none of these shapes.
@@ -156,39 +167,39 @@ def lay_out(array: Array, name: str, inputs: Inputs, head: int, transposed: bool
         axis = 0 if transposed else -1
         if array.ndim not in (1, 2) or array.shape[axis] % 3:
             expected = f"[3n,{inputs.width()}]" if transposed else f"[{inputs.width()},3n]"
-            raise shape_error(array, f"{expected}, queries, keys and values side by side", said)
+            raise shape_error(array, f"{expected}, queries, keys and values side by side", label)
         arrays: dict[str, Array] = {}
         for letter, part in zip("qkv", np.split(array, 3, axis), strict=True):
-            arrays |= lay_out(part, name[:2] + letter, inputs, head, transposed, said)
+            arrays |= convert_layout(part, name[:2] + letter, inputs, head, transposed, label)
         return arrays
     if name.startswith("b_"):
         return {name: array.reshape(1, -1)}
     if array.ndim == 3:
-        array, transposed = join_heads(array, name, inputs.width(name), head, transposed, said), False
+        array, transposed = join_heads(array, name, inputs.width(name), head, transposed, label), False
     if array.ndim != 2:
-        raise shape_error(array, "rows and columns, or one such matrix per head", said)
+        raise shape_error(array, "rows and columns, or one such matrix per head", label)
     return {name: array.T if transposed else array}
 
 
-def join_heads(array: Array, name: str, width: int, head: int, transposed: bool, said: str) -> Array:
+def join_heads(array: Array, name: str, width: int, head: int, transposed: bool, label: str) -> Array:
     """Concatenate the columns of the heads `[h m d]` (JAX: `[m h d]`), or for W_o the rows of `[h d m]`.
 
     There may be fewer key/value heads than query heads, which then share them.
     """
-    apart = np.swapaxes(array, 1, 2) if transposed else array
-    heads, rows, _ = apart.shape
+    stacked = np.swapaxes(array, 1, 2) if transposed else array
+    heads, rows, _ = stacked.shape
     if name == "W_o" and head % heads == 0:
-        return apart.reshape(heads * rows, -1)
+        return stacked.reshape(heads * rows, -1)
     if name != "W_o" and rows == width and head % heads == 0:
-        return apart.swapaxes(0, 1).reshape(rows, -1)
+        return stacked.swapaxes(0, 1).reshape(rows, -1)
     if name != "W_o" and not transposed and heads == width and head % rows == 0:
-        return apart.reshape(heads, -1)
+        return stacked.reshape(heads, -1)
     expected = "d,m" if name == "W_o" else f"d,{width}" if transposed else f"{width},d"
-    raise shape_error(array, f"[{head},{expected}], one matrix per head (head={head})", said)
+    raise shape_error(array, f"[{head},{expected}], one matrix per head (head={head})", label)
 
 
-def shape_error(array: Array, expected: str, said: str) -> UserError:
-    return UserError(f"{said} has the shape [{','.join(map(str, array.shape))}]; expected {expected}")
+def shape_error(array: Array, expected: str, label: str) -> UserError:
+    return UserError(f"{label} has the shape [{','.join(map(str, array.shape))}]; expected {expected}")
 
 
 # The meaning of names
@@ -218,34 +229,34 @@ STARTS = {
 
 def split_name(name: str) -> list[str]:
     """Split a name into its meaningful parts, in lower case, without layer numbers at its end."""
-    several = [part for part in re.split(r"[./\s]+", name.strip().lower()) if part]
+    parts = [part for part in re.split(r"[./\s]+", name.strip().lower()) if part]
     kinds = ("weight", "weights", "kernel", "bias", "w", "b")
-    while len(several) > 1 and (several[-1].isdigit() or (several[-1] in kinds and several[-2].isdigit())):
-        several.pop(-1 if several[-1].isdigit() else -2)
-    return several
+    while len(parts) > 1 and (parts[-1].isdigit() or (parts[-1] in kinds and parts[-2].isdigit())):
+        parts.pop(-1 if parts[-1].isdigit() else -2)
+    return parts
 
 
-def meant_projection(name: str) -> tuple[str, int] | None:
+def guess_projection(name: str) -> tuple[str, int] | None:
     """Return the projection that a name means, such as `W_q` or `b_qkv`, with 0 if exact, 1 if guessed; or None."""
-    several = split_name(name)
-    if not several:
+    parts = split_name(name)
+    if not parts:
         return None
-    last, before = several[-1], several[-2] if len(several) > 1 else ""
+    last, before = parts[-1], parts[-2] if len(parts) > 1 else ""
     for letter in LETTERS:
-        whole = any(form[letter].fullmatch(before) for form in (MATRIX, BARE))
-        if BIAS[letter].fullmatch(last) or (last in ("bias", "b") and whole):
+        is_matrix_name = any(form[letter].fullmatch(before) for form in (MATRIX, BARE))
+        if BIAS[letter].fullmatch(last) or (last in ("bias", "b") and is_matrix_name):
             return f"b_{letter}", 0
-        if MATRIX[letter].fullmatch(last) or (last in ("weight", "weights", "kernel", "w") and whole):
+        if MATRIX[letter].fullmatch(last) or (last in ("weight", "weights", "kernel", "w") and is_matrix_name):
             return f"W_{letter}", 0
         if BARE[letter].fullmatch(last):
             return f"W_{letter}", 1
     return None
 
 
-def meant_start(name: str) -> tuple[str, int] | None:
+def guess_stage(name: str) -> tuple[str, int] | None:
     """Return the starting stage that a name means, `x`, `q`, `k`, `v` or `weights`, and 0; or None."""
-    several = split_name(name) or [""]
-    last = several[-2] if several[-1] in ("weight", "kernel") and len(several) > 1 else several[-1]
+    parts = split_name(name) or [""]
+    last = parts[-2] if parts[-1] in ("weight", "kernel") and len(parts) > 1 else parts[-1]
     return next(((start, 0) for start, words in STARTS.items() if words.fullmatch(last)), None)
 
 
@@ -253,6 +264,6 @@ def group_names(names: Iterable[str], meaning: Callable[[str], tuple[str, int] |
     """Group names by role; an exact name wins over guesses."""
     roles: dict[str, dict[int, list[str]]] = {}
     for name in names:
-        if (found := meaning(name)) is not None:
-            roles.setdefault(found[0], {}).setdefault(found[1], []).append(name)
-    return {role: several[min(several)] for role, several in roles.items()}
+        if (role_and_rank := meaning(name)) is not None:
+            roles.setdefault(role_and_rank[0], {}).setdefault(role_and_rank[1], []).append(name)
+    return {role: by_rank[min(by_rank)] for role, by_rank in roles.items()}

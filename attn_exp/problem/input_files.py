@@ -12,7 +12,7 @@ from typing import Any
 from attn_exp import machine, registry
 from attn_exp.config.inputs import INDEX, spell_out_memory
 from attn_exp.problem.drawing import PRINTED
-from attn_exp.problem.problem import item, left_to_model
+from attn_exp.problem.problem import get_setting, left_to_model
 
 MODEL = ("model.path", "model.patches")
 """Settings of a model that name its checkpoint and its input."""
@@ -30,19 +30,25 @@ MOST_HASHED = 2**30
 BEGINNING = 2**20
 
 
-def of(settings: Any) -> dict[str, str]:
+def list_input_files(settings: Any) -> dict[str, str]:
     """Return the files named in a configuration, or in its plain values, by setting.
 
     A model's files are included as long as any setting is left to the model.
     """
-    files = {setting: file for name in SECTIONS for setting, file in find_named_files(item(settings, name), name)}
-    paths = {key: item(item(settings, "model"), key.partition(".")[2]) for key in MODEL if left_to_model(settings)}
-    return files | {key: path for key, path in paths.items() if path is not None}
+    files = {
+        setting: file for name in SECTIONS for setting, file in find_named_files(get_setting(settings, name), name)
+    }
+    model_files = {
+        key: get_setting(get_setting(settings, "model"), key.partition(".")[2])
+        for key in MODEL
+        if left_to_model(settings)
+    }
+    return files | {key: path for key, path in model_files.items() if path is not None}
 
 
 def find_named_files(section: Any, path: str) -> Iterator[tuple[str, str]]:
     for name in setting_names(section):
-        value, key = item(section, name), f"{path}.{name}"
+        value, key = get_setting(section, name), f"{path}.{name}"
         if name == "memory" and isinstance(value, str):
             value = spell_out_memory(value, key)
         if is_file(key) and isinstance(value, str) and value and not PRINTED.match(value):
@@ -87,8 +93,8 @@ def list_checkpoint(path: Path) -> list[Path]:
     """List the files of a checkpoint: those of its folder, or a weights file and the JSON files beside it."""
     if path.is_dir():
         return sorted({file for pattern in CHECKPOINT for file in path.glob(pattern)})
-    beside = [path.with_name(name) for name in CHECKPOINT[:2]]
-    return [*find_parts(path), *(file for file in beside if file.exists())]
+    json_files = [path.with_name(name) for name in CHECKPOINT[:2]]
+    return [*find_parts(path), *(file for file in json_files if file.exists())]
 
 
 def find_parts(path: Path) -> list[Path]:

@@ -16,10 +16,10 @@ from attn_exp.config.inputs import LEFT, PLAIN, Model
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError, count_of
 from attn_exp.forms.steps import project as project_side
-from attn_exp.forms.trace import ApartError, pile
-from attn_exp.problem.drawing import begun, drawn
+from attn_exp.forms.trace import CannotStackError, stack_arrays
+from attn_exp.problem.drawing import draw_matrix, seed_source
 from attn_exp.problem.projections import BIASES, MATRICES, Inputs, check_divides, divisors, project
-from attn_exp.problem.sources import Start, key_names, start, token_names
+from attn_exp.problem.sources import Input, key_names, read_input, token_names
 
 
 @dataclass(frozen=True)
@@ -64,63 +64,67 @@ def build(config: Config) -> Problem:
 def build_each(config: Config, seeds: Sequence[int]) -> list[Problem]:
     """Return the problems of configurations that differ only in their seed, as `build` does."""
     with np.errstate(over="ignore", invalid="ignore"):
-        problems = [assemble(config, seed) for seed in seeds]
+        problems = [make_problem(config, seed) for seed in seeds]
         for problem in problems:
-            check_size(problem)
+            refuse_overflow(problem)
     return problems
 
 
-def check_size(problem: Problem) -> None:
+def refuse_overflow(problem: Problem) -> None:
     """Refuse inputs whose scores `q k^T` may overflow, which would make weights NaN or undefined."""
-    sides = {"q": problem.q, "k": problem.k, "v": problem.v}
-    largest = {name: 0.0 if side is None else float(np.abs(side).max()) for name, side in sides.items()}
+    arrays = {"q": problem.q, "k": problem.k, "v": problem.v}
+    largest = {name: 0.0 if side is None else float(np.abs(side).max()) for name, side in arrays.items()}
     width = 1 if problem.q is None else problem.q.shape[1]
     if not np.isfinite(np.float64(largest["q"]) * largest["k"] * width + largest["v"]):
         sizes = ", ".join(f"{name} up to {number:.1e}" for name, number in largest.items())
         raise UserError(f"the input is too large: {sizes}; scores overflow a 64-bit float; scale it down")
 
 
-def assemble(config: Config, seed: int) -> Problem:
-    source = begun(config.generator, seed)
-    draws = {name: drawn(said, f"draws.{name}", source) for name, said in (config.draws or {}).items()}  # in order
-    given = start(config.embeddings, source, draws)
+def make_problem(config: Config, seed: int) -> Problem:
+    source = seed_source(config.generator, seed)
+    # in the order of the settings: a generator draws one array after another
+    draws = {name: draw_matrix(draw, f"draws.{name}", source) for name, draw in (config.draws or {}).items()}
+    given = read_input(config.embeddings, source, draws)
     x = given.stages.get("x")
     if x is None:
-        return start_late(config, given)
+        return make_late_problem(config, given)
     check_past(config, len(x))
     if config.projections.source == "none":
         raise UserError("projections=none, but the input is x; give embeddings.q, k and v, or choose other projections")
     memory, key_tokens = given.memory or (None, given.tokens)
-    named = {name: array for name, array in draws.items() if name in MATRICES + BIASES}
+    drawn_projections = {name: array for name, array in draws.items() if name in MATRICES + BIASES}
     inputs = Inputs(x, x if memory is None else memory)
-    arrays = project(config.projections, inputs, config.head, config.bias, source, named)
+    arrays = project(config.projections, inputs, config.head, config.bias, source, drawn_projections)
     tokens = given.tokens[config.past :]
-    return with_sides(Problem(tokens, key_tokens, x, None, None, None, None, arrays, memory, config.past))
+    return fill_in_qkv(Problem(tokens, key_tokens, x, None, None, None, None, arrays, memory, config.past))
 
 
-def with_sides(problem: Problem) -> Problem:
-    q, k, v = sides(problem)
+def fill_in_qkv(problem: Problem) -> Problem:
+    q, k, v = project_qkv(problem)
     return replace(problem, q=q, k=k, v=v)
 
 
-def sides(problem: Problem, mark: Callable[[Array], Array] = lambda x: x) -> tuple[Array, Array, Array]:
-    """Project x, and the memory if there is one, to q, k and v; `mark` is applied to their vectors first.
+def project_qkv(problem: Problem, encode: Callable[[Array], Array] = lambda x: x) -> tuple[Array, Array, Array]:
+    """Project x, and the memory if there is one, to q, k and v; `encode` is applied to the vectors of both first.
 
     `q = x W_q` for the new tokens only; `k = x W_k` and `v = x W_v` for all tokens, or for those of the memory.
     """
     assert problem.x is not None
-    x = mark(problem.x)
-    source = x if problem.memory is None else mark(problem.memory)
+    x = encode(problem.x)
+    source = x if problem.memory is None else encode(problem.memory)
     q = project_side("q", x[..., problem.past :, :], problem.projections)
     return q, project_side("k", source, problem.projections), project_side("v", source, problem.projections)
 
 
-def start_late(config: Config, given: Start) -> Problem:
+def make_late_problem(config: Config, given: Input) -> Problem:
+    """Return a problem that starts after the projections: from q and k, or from weights."""
     if config.projections.source != "none":
         raise UserError("the input is already projected; use projections=none")
-    named = [*config.projections.given, *config.projections.printed]
-    if named:
-        raise UserError(f"projections: {' and '.join(named)} given, but the input is already projected; leave them out")
+    given_names = [*config.projections.given, *config.projections.printed]
+    if given_names:
+        raise UserError(
+            f"projections: {' and '.join(given_names)} given, but the input is already projected; leave them out"
+        )
     q, k, v, weights = (given.stages.get(name) for name in ("q", "k", "v", "weights"))
     if q is not None and k is not None and q.shape[1] % k.shape[1]:
         raise UserError(f"embeddings.q has {q.shape[1]} numbers per query, not a multiple of the {k.shape[1]} per key")
@@ -133,12 +137,12 @@ def start_late(config: Config, given: Start) -> Problem:
         if config.embeddings.memory is not None:
             key_tokens = key_names(config.embeddings.memory, keys)
         elif keys != rows:
-            key_tokens = tuple(f"k{place}" for place in range(keys))
+            key_tokens = tuple(f"k{index}" for index in range(keys))
         return Problem(tokens, key_tokens, None, q, k, v, weights)
     if rows not in (keys, keys - config.past):
         new = f"{keys - config.past} for the new tokens" if keys > config.past else f"more than {config.past} keys"
-        said = f"{count_of(rows, 'query', 'queries')} and {count_of(keys, 'key')}"
-        raise UserError(f"past={config.past}: {said}; expected {new}")
+        counts = f"{count_of(rows, 'query', 'queries')} and {count_of(keys, 'key')}"
+        raise UserError(f"past={config.past}: {counts}; expected {new}")
     check_past(config, keys)
     if rows == keys:  # queries may be given for all tokens, or only for the new ones
         q, weights = (None if side is None else side[config.past :] for side in (q, weights))
@@ -177,24 +181,24 @@ def names_with_past(tokens: tuple[str, ...] | int | None, past: int, keys: int) 
             f"embeddings.tokens names {count} tokens, but there are {count_of(keys, 'key')}, {past} of them past"
         )
     if not isinstance(tokens, tuple):
-        return tuple(f"x{place}" for place in range(keys))
-    return (*(f"past{place}" for place in range(keys - count)), *tokens)
+        return tuple(f"x{index}" for index in range(keys))
+    return (*(f"past{index}" for index in range(keys - count)), *tokens)
 
 
 STAGES = ("x", "q", "k", "v", "weights", "memory")
 
 
-def stacked(problems: Sequence[Problem]) -> Problem:
+def stack_problems(problems: Sequence[Problem]) -> Problem:
     """Return several problems as one, whose arrays have a leading axis for the problems.
 
     Raises:
-        ApartError: the problems differ in the shapes of their arrays or in the names of their tokens.
+        CannotStackError: the problems differ in the shapes of their arrays or in the names of their tokens.
     """
     first = problems[0]
     if len({(problem.tokens, problem.key_tokens, problem.past) for problem in problems}) > 1:
-        raise ApartError
-    stages = {name: pile([getattr(problem, name) for problem in problems]) for name in STAGES}
-    arrays = {name: pile([problem.projections.get(name) for problem in problems]) for name in first.projections}
+        raise CannotStackError
+    stages = {name: stack_arrays([getattr(problem, name) for problem in problems]) for name in STAGES}
+    arrays = {name: stack_arrays([problem.projections.get(name) for problem in problems]) for name in first.projections}
     return replace(first, **stages, projections=arrays)
 
 
@@ -211,7 +215,7 @@ class Heads:
     pool: str = "first"
 
 
-def heads(head: int, kv_head: int | None, problem: Problem, pool: str = "first") -> Heads:
+def count_heads(head: int, kv_head: int | None, problem: Problem, pool: str = "first") -> Heads:
     """Return how many query heads and key/value heads a problem has, and how many key/value heads attention uses.
 
     Keys as wide as the queries have one head per query head; narrower keys have as many heads as fit their width.
@@ -238,7 +242,7 @@ def heads(head: int, kv_head: int | None, problem: Problem, pool: str = "first")
     return Heads(head, given, shared, pool)
 
 
-def pool_heads(apart: Array, heads: Heads) -> Array:
+def pool_heads(split: Array, heads: Heads) -> Array:
     """Reduce the key/value heads of the input, `[... h s d]`, to those that attention uses, `[... g s d]`.
 
     `first` keeps the first g heads: random heads of the same distribution, so a sweep over g changes only the grouping.
@@ -246,13 +250,13 @@ def pool_heads(apart: Array, heads: Heads) -> Array:
     2023, "GQA: Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints", section 2.1. The mean
     of n independent heads has a standard deviation smaller by a factor of sqrt(n), and so do its logits.
     """
-    *batch, count, length, size = apart.shape
+    *batch, count, length, size = split.shape
     if count == heads.shared:
-        return apart
+        return split
     if heads.pool == "first":
-        return apart[..., : heads.shared, :, :]
-    groups = apart.reshape(*batch, heads.shared, count // heads.shared, length, size)
-    return np.asarray(groups.mean(axis=-3).astype(apart.dtype))
+        return split[..., : heads.shared, :, :]
+    groups = split.reshape(*batch, heads.shared, count // heads.shared, length, size)
+    return np.asarray(groups.mean(axis=-3).astype(split.dtype))
 
 
 # Settings left to the run's model
@@ -275,7 +279,7 @@ class Pass:
     number: int = -1
 
 
-def ask_model(config: Config, under_way: Pass | None = None) -> Config:
+def fill_in_from_model(config: Config, under_way: Pass | None = None) -> Config:
     """Fill in the settings that are left to a model from its layer; without any, return `config` unchanged.
 
     `under_way` is the pass of the previous point, if several are computed one after the other.
@@ -283,27 +287,31 @@ def ask_model(config: Config, under_way: Pass | None = None) -> Config:
     Raises:
         UserError: no model is chosen, or it cannot be read.
     """
-    left = left_to_model(config)
-    if not left:
+    names = left_to_model(config)
+    if not names:
         if config.model.family is None and config.model != Model():
             raise UserError("model settings are given, but no model is chosen; choose one, such as model=bert")
         return config
     if config.model.family is None:
         raise UserError(
-            f"{left[0]}={LEFT} is left to a model, but none is chosen; choose one: model=bert model.path=DIR"
+            f"{names[0]}={LEFT} is left to a model, but none is chosen; choose one: model=bert model.path=DIR"
         )
     from attn_exp.problem import models  # noqa: PLC0415 - most runs have none
 
-    return models.applied(config, under_way or Pass())
+    return models.fill_in_layer(config, under_way or Pass())
 
 
 def left_to_model(settings: Any) -> list[str]:
-    sources = {name: item(item(settings, name), "source") for name in ("embeddings", "projections")}
-    groups = {"embeddings": sources["embeddings"], "mask": item(settings, "mask")}
-    groups["position"] = item(settings, "position")
-    plain = {"projections": sources["projections"]} | {name: item(settings, name) for name in PLAIN}
-    return [*(name for name, said in groups.items() if LEFT in said), *(key for key in plain if plain[key] == LEFT)]
+    """Return the names of the settings that are left to a model; `settings` is a `Config` or its plain values."""
+    sources = {name: get_setting(get_setting(settings, name), "source") for name in ("embeddings", "projections")}
+    groups = {"embeddings": sources["embeddings"], "mask": get_setting(settings, "mask")}
+    groups["position"] = get_setting(settings, "position")
+    plain_settings = {"projections": sources["projections"]} | {name: get_setting(settings, name) for name in PLAIN}
+    return [
+        *(name for name, choice in groups.items() if LEFT in choice),
+        *(key for key in plain_settings if plain_settings[key] == LEFT),
+    ]
 
 
-def item(section: Any, name: str) -> Any:
+def get_setting(section: Any, name: str) -> Any:
     return section.get(name) if isinstance(section, Mapping) else getattr(section, name)

@@ -1,8 +1,9 @@
 """The matrices and biases that turn x into queries, keys and values, and heads into the output.
 
-A generator draws them either in the order in which a notebook creates them, or in the order in which PyTorch
-initializes a new layer. A `Linear` stores its weight `[outputs inputs]` and computes `x W^T + b`; the arrays here are
-transposed, `[inputs outputs]`.
+`project` takes each array from the first source that has it: the settings, `draws`, a generator that draws the arrays
+one after another, or the array's own random stream. A generator draws them either in the order in which a notebook
+creates them, or in the order in which PyTorch initializes a new layer. A `Linear` stores its weight `[outputs inputs]`
+and computes `x W^T + b`; the arrays here are transposed, `[inputs outputs]`.
 
 Source: PyTorch, `torch/nn/init.py`, `torch/nn/modules/linear.py` and `activation.py`.
 """
@@ -20,11 +21,11 @@ from attn_exp.config.inputs import DISTRIBUTIONS, STREAMS, Projections
 from attn_exp.errors import UserError, unknown
 from attn_exp.problem.drawing import (
     Distribution,
-    Numbers,
-    array_or_drawn,
+    RandomSource,
+    choose_source,
     is_plain,
     next_array,
-    own_source,
+    read_matrix,
     spell_seed,
 )
 
@@ -52,7 +53,7 @@ class Inputs(NamedTuple):
 
 
 def project(
-    settings: Projections, inputs: Inputs, head: int, bias: bool, source: Numbers, drawn: Arrays
+    settings: Projections, inputs: Inputs, head: int, bias: bool, source: RandomSource, drawn: Arrays
 ) -> dict[str, Array]:
     """Return W_q, W_k, W_v, W_o, and with `bias` b_q, b_k, b_v, b_o, as the settings describe them.
 
@@ -65,47 +66,47 @@ def project(
     Raises:
         UserError: a name does not belong to a projection, or an array does not fit x.
     """
-    named = from_document(settings, inputs, head, source)
+    arrays = read_document(settings, inputs, head, source)
     for name in drawn:
-        if name in named:
+        if name in arrays:
             raise UserError(f"projections.given.{name} and draws.{name} both define {name}; give only one of them")
-    unused = [name for name in named if name in BIASES and name not in (*settings.order, *settings.order_per_head)]
+    unused = [name for name in arrays if name in BIASES and name not in (*settings.order, *settings.order_per_head)]
     if unused and not bias:
         raise UserError(f"projections: {' and '.join(unused)} given, but bias=false adds none; write bias=true")
-    named |= drawn
-    named = ordered(settings, named, inputs, head, bias, source) | named
+    arrays |= drawn
+    arrays = draw_in_order(settings, arrays, inputs, head, bias, source) | arrays
     names = MATRICES + BIASES if bias else MATRICES
     for name in names:
-        rows, columns = shape_of(name, named, settings, inputs, head)
-        if name not in named:
-            named[name] = make(settings, name, rows, columns, source)
+        rows, columns = shape_of(name, arrays, settings, inputs, head)
+        if name not in arrays:
+            arrays[name] = make_array(settings, name, rows, columns, source)
         if name in MATRICES:
             meaning = "d_model" if inputs.of(name) is inputs.x else "the memory's width"
-            check_rows(name, named[name], "the size of v" if name == "W_o" else meaning, rows, settings.transposed)
-        elif named[name].size != columns:
-            raise UserError(f"projections.{name} has {named[name].size} numbers; expected {columns}")
-    return {name: named[name].reshape(-1) if name in BIASES else named[name] for name in names}
+            require_rows(name, arrays[name], "the size of v" if name == "W_o" else meaning, rows, settings.transposed)
+        elif arrays[name].size != columns:
+            raise UserError(f"projections.{name} has {arrays[name].size} numbers; expected {columns}")
+    return {name: arrays[name].reshape(-1) if name in BIASES else arrays[name] for name in names}
 
 
-def from_document(settings: Projections, inputs: Inputs, head: int, source: Numbers) -> dict[str, Array]:
+def read_document(settings: Projections, inputs: Inputs, head: int, source: RandomSource) -> dict[str, Array]:
     """Return the arrays that the settings define, read from a file, written out or recovered; a bias is one row."""
-    named = {}
+    arrays = {}
     if settings.file is not None or not all(map(is_plain, settings.given.values())):
         from attn_exp.problem import from_files  # noqa: PLC0415 - most runs have none
 
-        named = from_files.projections(settings, inputs, head)
-    for name, given in settings.given.items():
-        if is_plain(given):
-            matrix = array_or_drawn(rows(given), f"projections.{name}", source)
-            named[name] = matrix.T if settings.columns or settings.transposed else matrix
-    named |= recover(settings.printed, inputs, source)
-    for name in named:
+        arrays = from_files.read_projections(settings, inputs, head)
+    for name, value in settings.given.items():
+        if is_plain(value):
+            matrix = read_matrix(as_rows(value), f"projections.{name}", source)
+            arrays[name] = matrix.T if settings.columns or settings.transposed else matrix
+    arrays |= recover_matrices(settings.printed, inputs, source)
+    for name in arrays:
         if name not in MATRICES + BIASES:
             raise UserError(unknown(name, MATRICES + BIASES, "array of projections"))
-    return named
+    return arrays
 
 
-def check_rows(name: str, matrix: Array, meaning: str, size: int, transposed: bool) -> None:
+def require_rows(name: str, matrix: Array, meaning: str, size: int, transposed: bool) -> None:
     if len(matrix) != size:
         fits = f"; it fits with projections.transposed={str(not transposed).lower()}" if matrix.shape[1] == size else ""
         raise UserError(f"projections.{name} has the shape {list(matrix.shape)}; expected {meaning}={size} rows{fits}")
@@ -116,11 +117,11 @@ def shape_of(name: str, arrays: Arrays, settings: Projections, inputs: Inputs, h
     columns = widths(settings, inputs.width())
     columns |= {key[-1]: array.shape[1] for key, array in arrays.items() if key in MATRICES}
     if name[-1] == "o":
-        return columns["v"] * grouped(columns["q"], columns["k"], head), columns["o"]
+        return columns["v"] * count_members(columns["q"], columns["k"], head), columns["o"]
     return inputs.width(name), columns[name[-1]]
 
 
-def make(settings: Projections, name: str, rows: int, columns: int, source: Numbers) -> Array:
+def make_array(settings: Projections, name: str, rows: int, columns: int, source: RandomSource) -> Array:
     """Make an array that the settings do not define: draw it from its own stream, or return the identity or zeros.
 
     By default a drawn array is scaled so that a product with it keeps the size of its input. `rows` and `columns` are
@@ -133,8 +134,10 @@ def make(settings: Projections, name: str, rows: int, columns: int, source: Numb
     if settings.source in DISTRIBUTIONS:
         distribution = Distribution(settings.source, settings.low, settings.high, key="projections.")
         numbers = source._replace(stream=None).array(name, distribution, shape)
-        usual = 1.0 if settings.source == "integers" else 1 / math.sqrt(shape[0] if name in MATRICES else columns)
-        return (usual if settings.spread is None else settings.spread) * numbers
+        default_spread = (
+            1.0 if settings.source == "integers" else 1 / math.sqrt(shape[0] if name in MATRICES else columns)
+        )
+        return (default_spread if settings.spread is None else settings.spread) * numbers
     if name in ("W_k", "W_v") and rows != columns:
         raise UserError(
             f"projections=identity leaves vectors as they are: those of the memory have {rows} numbers, those of x "
@@ -143,18 +146,18 @@ def make(settings: Projections, name: str, rows: int, columns: int, source: Numb
     return np.eye(*shape) if name in MATRICES else np.zeros(shape)
 
 
-def recover(printed: Mapping[str, Any], inputs: Inputs, source: Numbers) -> dict[str, Array]:
+def recover_matrices(printed: Mapping[str, Any], inputs: Inputs, source: RandomSource) -> dict[str, Array]:
     """Solve `x W = printed` for each W if a document prints only the product."""
     arrays = {}
-    for name, given in printed.items():
+    for name, product in printed.items():
         x = inputs.of(name)
         if x.shape[0] != x.shape[1] or np.linalg.matrix_rank(x) < len(x):
-            shape, whose = f"{x.shape[0]}x{x.shape[1]}", "x" if x is inputs.x else "memory"
+            shape, input_name = f"{x.shape[0]}x{x.shape[1]}", "x" if x is inputs.x else "memory"
             raise UserError(
-                f"projections: {', '.join(printed)} can be recovered only if {whose} has an inverse, but this "
-                f"{shape} {whose} has none"
+                f"projections: {', '.join(printed)} can be recovered only if {input_name} has an inverse, but this "
+                f"{shape} {input_name} has none"
             )
-        result = array_or_drawn(given, f"projections.{name}", source)
+        result = read_matrix(product, f"projections.{name}", source)
         if len(result) != len(x):
             raise UserError(
                 f"projections.{name}: {len(result)} rows are printed; expected one for each of {len(x)} tokens"
@@ -163,19 +166,19 @@ def recover(printed: Mapping[str, Any], inputs: Inputs, source: Numbers) -> dict
     return arrays
 
 
-def rows(given: Any) -> Any:
-    if isinstance(given, np.ndarray) and given.ndim == 1:
-        return given[None]
-    return [given] if isinstance(given, (list, tuple)) and given and not isinstance(given[0], (list, tuple)) else given
+def as_rows(value: Any) -> Any:
+    if isinstance(value, np.ndarray) and value.ndim == 1:
+        return value[None]
+    return [value] if isinstance(value, (list, tuple)) and value and not isinstance(value[0], (list, tuple)) else value
 
 
-def ordered(
-    settings: Projections, known: Arrays, inputs: Inputs, head: int, bias: bool, source: Numbers
+def draw_in_order(
+    settings: Projections, defined: Arrays, inputs: Inputs, head: int, bias: bool, source: RandomSource
 ) -> dict[str, Array]:
     """Return the arrays that a generator draws one after another: first each head's, then the shared ones.
 
     The result is empty if no generator is named. The default order is W_q, W_k, W_v, W_o, then the biases, if any; a
-    new `nn.Linear` draws its bias right after its matrix. `known` arrays are not drawn.
+    new `nn.Linear` draws its bias right after its matrix. `defined` arrays are not drawn.
 
     Raises:
         UserError: a name is unknown, the generator or seed is invalid, or the heads do not divide a width.
@@ -189,17 +192,17 @@ def ordered(
             raise UserError(
                 "projections.source=torch_mha takes its sizes and order from nn.MultiheadAttention; set neither"
             )
-        arrays = multi_head_attention(stream, inputs.width(), bias, inputs.width("W_k"))
+        arrays = draw_multi_head_attention(stream, inputs.width(), bias, inputs.width("W_k"))
         return {name: np.atleast_2d(array).astype(np.float64) for name, array in arrays.items()}
     parts: dict[str, list[Array]] = {}
-    for name, heads in calls(settings, known, bias, head):
-        rows, columns = shape_of(name, known, settings, inputs, head)
+    for name, heads in list_draws(settings, defined, bias, head):
+        rows, columns = shape_of(name, defined, settings, inputs, head)
         check_divides(heads, columns, "d_model" if columns == inputs.width() else f"the columns of {name}")
         parts.setdefault(name, []).append(draw_next(settings, stream, name, rows, columns // heads))
     return {name: np.hstack(arrays) for name, arrays in parts.items()}
 
 
-def find_stream(settings: Projections, source: Numbers) -> Stream | None:
+def find_stream(settings: Projections, source: RandomSource) -> Stream | None:
     """Return the generator of the projections, their own or the run's; None if each array has its own stream."""
     generator, seed, key = spell_seed(settings, "projections")
     if settings.source in LAYERS:
@@ -207,7 +210,7 @@ def find_stream(settings: Projections, source: Numbers) -> Stream | None:
             raise UserError(f"projections.generator={generator}: {settings.source} can be drawn only by torch")
         generator = "torch"
     if (generator or source.generator) != STREAMS:
-        return own_source(generator, seed, key, source, alone=False).stream
+        return choose_source(generator, seed, key, source, draws_once=False).stream
     if seed is not None:
         raise UserError(f"{key}={seed} needs projections.generator, such as torch")
     if settings.order or settings.order_per_head:
@@ -215,7 +218,7 @@ def find_stream(settings: Projections, source: Numbers) -> Stream | None:
     return None
 
 
-def calls(settings: Projections, known: Arrays, bias: bool, head: int) -> Iterator[tuple[str, int]]:
+def list_draws(settings: Projections, defined: Arrays, bias: bool, head: int) -> Iterator[tuple[str, int]]:
     """Yield the name of each array in drawing order, and the number of heads into which it is split.
 
     Raises:
@@ -226,18 +229,18 @@ def calls(settings: Projections, known: Arrays, bias: bool, head: int) -> Iterat
         for name in names:
             if name not in MATRICES + BIASES:
                 raise UserError(unknown(name, MATRICES + BIASES, "array of projections"))
-        left = [name for name in MATRICES[:3] if name not in names and name not in known]
-        if left:
+        missing = [name for name in MATRICES[:3] if name not in names and name not in defined]
+        if missing:
             raise UserError(
-                f"projections.order leaves out {' and '.join(left)}; name every matrix that is to be drawn, "
+                f"projections.order leaves out {' and '.join(missing)}; name every matrix that is to be drawn, "
                 f"such as [{','.join(MATRICES[:3])}]"
             )
-        for place, name in enumerate(names):
-            yield name, head if place < len(settings.order_per_head) * head else 1
+        for index, name in enumerate(names):
+            yield name, head if index < len(settings.order_per_head) * head else 1
     elif settings.legacy_seed is None and settings.source in (*DISTRIBUTIONS, "torch_linear"):
         pairs = [name for pair in zip(MATRICES, BIASES, strict=True) for name in pair]
         default = pairs if settings.source == "torch_linear" else (MATRICES + BIASES)
-        yield from ((name, 1) for name in default if name not in known and (bias or name in MATRICES))
+        yield from ((name, 1) for name in default if name not in defined and (bias or name in MATRICES))
 
 
 def widths(settings: Projections, d_model: int) -> dict[str, int]:
@@ -249,42 +252,42 @@ def widths(settings: Projections, d_model: int) -> dict[str, int]:
 
 def draw_next(settings: Projections, stream: Stream, name: str, rows: int, columns: int) -> Array:
     if settings.source == "torch_linear":
-        layer = bias_of_linear if name in BIASES else weight_of_linear
+        layer = draw_linear_bias if name in BIASES else draw_linear_weight
         return np.atleast_2d(layer(stream, rows, columns)).astype(np.float64)
-    named = settings.distribution or (settings.source if settings.source in DISTRIBUTIONS else "normal")
+    name_of_distribution = settings.distribution or (settings.source if settings.source in DISTRIBUTIONS else "normal")
     spread = 1.0 if settings.spread is None else settings.spread
-    distribution = Distribution(named, settings.low, settings.high, spread, key="projections.")
+    distribution = Distribution(name_of_distribution, settings.low, settings.high, spread, key="projections.")
     size = (1 if name in BIASES else rows, columns)
     array = next_array(stream, distribution, size[::-1] if settings.columns else size)
     return (array.T if settings.columns else array).astype(np.float64)
 
 
-def weight_of_linear(stream: Stream, inputs: int, outputs: int) -> Array:
+def draw_linear_weight(stream: Stream, inputs: int, outputs: int) -> Array:
     """Draw the weight of a new `nn.Linear`, uniform within `1 / sqrt(inputs)`, as `[inputs outputs]`."""
     spread = math.sqrt(2 / (1 + math.sqrt(5) ** 2)) / math.sqrt(inputs)  # the gain of a leaky ReLU with slope sqrt(5)
     return stream.uniform((outputs, inputs), -math.sqrt(3) * spread, math.sqrt(3) * spread).T
 
 
-def bias_of_linear(stream: Stream, inputs: int, outputs: int) -> Array:
+def draw_linear_bias(stream: Stream, inputs: int, outputs: int) -> Array:
     """Draw the bias `[outputs]` of a new `nn.Linear`, which PyTorch draws right after the weight."""
     return stream.uniform((outputs,), -1 / math.sqrt(inputs), 1 / math.sqrt(inputs))
 
 
-def multi_head_attention(stream: Stream, size: int, biases: bool, source: int) -> dict[str, Array]:
+def draw_multi_head_attention(stream: Stream, size: int, biases: bool, source: int) -> dict[str, Array]:
     """Draw the projections of a new `nn.MultiheadAttention(size, heads, bias=biases)`.
 
     Its output projection is drawn first, like any `Linear`; then one matrix `[3 size, size]` of queries, keys and
     values, uniform within `sqrt(6 / (size + 3 size))`. Every bias is zero, even the output's, although it is drawn.
     If keys and values have another size (`kdim=source, vdim=source`), three matrices are drawn one after another.
     """
-    output = weight_of_linear(stream, size, size)
+    output = draw_linear_weight(stream, size, size)
     if biases:
-        bias_of_linear(stream, size, size)
-    together = source == size
-    shapes = [(3 * size, size)] if together else [(size, size), (size, source), (size, source)]
-    within = [math.sqrt(3) * math.sqrt(2 / sum(shape)) for shape in shapes]
-    drawn = [stream.uniform(shape, -most, most) for shape, most in zip(shapes, within, strict=True)]
-    sides = np.split(drawn[0], 3) if together else drawn
+        draw_linear_bias(stream, size, size)
+    is_fused = source == size
+    shapes = [(3 * size, size)] if is_fused else [(size, size), (size, source), (size, source)]
+    bounds = [math.sqrt(3) * math.sqrt(2 / sum(shape)) for shape in shapes]
+    drawn = [stream.uniform(shape, -bound, bound) for shape, bound in zip(shapes, bounds, strict=True)]
+    sides = np.split(drawn[0], 3) if is_fused else drawn
     zeros = {f"b_{letter}": np.zeros(size, np.float32) for letter in "qkvo"} if biases else {}
     return {f"W_{letter}": side.T for letter, side in zip("qkv", sides, strict=True)} | {"W_o": output} | zeros
 
@@ -298,13 +301,13 @@ def divisors(size: int) -> str:
     return ", ".join(str(divisor) for divisor in range(1, size + 1) if size % divisor == 0)
 
 
-def grouped(queries: int, keys: int, head: int) -> int:
+def count_members(queries: int, keys: int, head: int) -> int:
     """Return how many query heads share a key/value head, from the widths of queries and keys.
 
     Raises:
         UserError: the widths do not split into heads of equal size.
     """
-    sharing = queries // keys
-    if queries % keys or (sharing > 1 and head % sharing):
+    members = queries // keys
+    if queries % keys or (members > 1 and head % members):
         raise UserError(f"projections.W_q has {queries} columns, W_k {keys}; they do not split into equal heads")
-    return sharing
+    return members

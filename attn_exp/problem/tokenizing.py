@@ -26,7 +26,7 @@ LEADING = ("\u0120", "\u2581")
 """How byte-level tokenizers and SentencePiece write the space before a word."""
 
 
-def encode(said: Mapping[str, Any], tell: Callable[[str], None]) -> dict[str, list[Any]]:
+def encode(request: Mapping[str, Any], tell: Callable[[str], None]) -> dict[str, list[Any]]:
     """Return the token `ids` of the `text`, with the model's special tokens, and the name of each as `tokens`.
 
     The space before a word is shown as `_`; there is no truncation or padding. `path` is the path of tokenizer.json.
@@ -40,16 +40,16 @@ def encode(said: Mapping[str, Any], tell: Callable[[str], None]) -> dict[str, li
         )
     processes.limit_memory(MOST_MEMORY)
     try:
-        tokenizer = Tokenizer.from_str(machine.read_text(Path(said["path"]), MOST_BYTES))
+        tokenizer = Tokenizer.from_str(machine.read_text(Path(request["path"]), MOST_BYTES))
     except Exception as error:  # the package raises plain Exceptions for what it cannot read
-        raise UserError(f"{said['key']} cannot be read ({first_line(error)})") from error
+        raise UserError(f"{request['key']} cannot be read ({first_line(error)})") from error
     tokenizer.no_truncation()
     tokenizer.no_padding()
     try:
-        encoding = tokenizer.encode(said["text"])
+        encoding = tokenizer.encode(request["text"])
     except Exception as error:  # as above
-        how = brief(f"{type(error).__name__}: {first_line(error)}")
-        raise UserError(f"{said['key']} cannot be used ({how})") from error
+        reason = brief(f"{type(error).__name__}: {first_line(error)}")
+        raise UserError(f"{request['key']} cannot be used ({reason})") from error
     return {"ids": list(encoding.ids), "tokens": list(map(show_space, encoding.tokens))}
 
 

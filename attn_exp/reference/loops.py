@@ -19,7 +19,7 @@ Vector = Sequence[float]
 Matrix = Sequence[Vector]
 
 
-def weights(  # noqa: PLR0913 - a query and what determines its weights
+def compute_weights(  # noqa: PLR0913 - a query and what determines its weights
     q: Matrix,
     k: Matrix,
     heads: int,
@@ -29,55 +29,55 @@ def weights(  # noqa: PLR0913 - a query and what determines its weights
     rules: Rules,
     *,
     dots: Vector | None = None,
-    taken: float | None = None,
+    subtracted: float | None = None,
 ) -> list[float]:
     """Return the weights of one query over all keys; `q` `[t d]` and `k` `[s d]` are those of one head.
 
-    `dots` are its dot products with the keys, if already known. `taken` is subtracted from every logit, with rounding
-    in the softmax dtype.
+    `dots` are its dot products with the keys, if already known. The number `subtracted`, if any, is subtracted from
+    every logit, with rounding in the softmax dtype.
     """
     if rules.pairing is not None:
         dots = [rules.pairing.pair_twin(q[row], key, head) for key in k]
     masked = [rules.scale * product for product in dots or [dot(q[row], key) for key in k]]
     if rules.scores or rules.masks:
-        places = (Grid(0, head, row, position, key, heads, len(q), len(k)) for key in range(len(k)))
-        masked = [mask_logit(logit, place, rules) for logit, place in zip(masked, places, strict=True)]
+        grids = (Grid(0, head, row, position, key, heads, len(q), len(k)) for key in range(len(k)))
+        masked = [mask_logit(logit, grid, rules) for logit, grid in zip(masked, grids, strict=True)]
     extras = [float(extra) for rule in rules.scores if (extra := rule.extra(head)) is not None]
     assert rules.normalizer.twin is not None
-    if taken is not None:
-        masked = [subtract_in(logit, taken, rules.softmax_dtype) for logit in masked]
+    if subtracted is not None:
+        masked = [subtract_in(logit, subtracted, rules.softmax_dtype) for logit in masked]
         if rules.normalizer.exponential and not extras and max(masked, default=0.0) == -math.inf:
             return [math.nan] * len(masked)
     return rules.normalizer.twin(masked, extras)
 
 
-def subtract_in(logit: float, taken: float, kind: str | None) -> float:
+def subtract_in(logit: float, number: float, dtype: str | None) -> float:
     """Subtract in a 16-, 32- or 64-bit float type; overflow gives infinity."""
-    code = {"float16": "<e", "float32": "<f"}.get(str(kind), "<d")
+    code = {"float16": "<e", "float32": "<f"}.get(str(dtype), "<d")
     try:
         (rounded,) = struct.unpack(code, struct.pack(code, logit))
-        (left,) = struct.unpack(code, struct.pack(code, rounded - taken))
+        (difference,) = struct.unpack(code, struct.pack(code, rounded - number))
     except OverflowError:
-        return math.copysign(math.inf, logit - taken)
-    return float(left)
+        return math.copysign(math.inf, logit - number)
+    return float(difference)
 
 
-def sees(keys: int, heads: int, head: int, row: int, position: int, rows: int, rules: Rules) -> bool:
-    places = (Grid(0, head, row, position, key, heads, rows, keys) for key in range(keys))
-    return any(all(mask.allows(place) for mask in rules.masks) for place in places)
+def sees_key(keys: int, heads: int, head: int, row: int, position: int, rows: int, rules: Rules) -> bool:
+    grids = (Grid(0, head, row, position, key, heads, rows, keys) for key in range(keys))
+    return any(all(mask.allows(grid) for mask in rules.masks) for grid in grids)
 
 
-def linear_weights(  # noqa: PLR0913 - as above
+def compute_linear_weights(  # noqa: PLR0913 - as above
     q: Matrix, k: Matrix, heads: int, head: int, row: int, position: int, rules: Rules, *, dots: Vector | None = None
 ) -> list[float]:
     """Return the weights of one query under kernel attention: `phi(q) . phi(k_j)`, normalized over the allowed keys."""
-    places = (Grid(0, head, row, position, key, heads, len(q), len(k)) for key in range(len(k)))
-    seen = [all(mask.allows(place) for mask in rules.masks) for place in places]
+    grids = (Grid(0, head, row, position, key, heads, len(q), len(k)) for key in range(len(k)))
+    is_allowed = [all(mask.allows(grid) for mask in rules.masks) for grid in grids]
     query = list(map(elu_plus_one, q[row]))
-    shares = [dot(query, list(map(elu_plus_one, key))) for key in k]
-    shares = [share if is_seen else 0.0 for share, is_seen in zip(shares, seen, strict=True)]
-    total = math.fsum(shares)
-    return [share / total if total else 0.0 for share in shares]
+    products = [dot(query, list(map(elu_plus_one, key))) for key in k]
+    products = [product if allowed else 0.0 for product, allowed in zip(products, is_allowed, strict=True)]
+    total = math.fsum(products)
+    return [product / total if total else 0.0 for product in products]
 
 
 def elu_plus_one(number: float) -> float:
@@ -85,12 +85,12 @@ def elu_plus_one(number: float) -> float:
     return number + 1 if number > 0 else math.exp(number)
 
 
-def mask_logit(logit: float, place: Grid, rules: Rules) -> float:
+def mask_logit(logit: float, grid: Grid, rules: Rules) -> float:
     if not rules.bend_last:
         logit = bend(logit, rules)
     for rule in rules.scores:
-        logit += float(rule.bias(place) or 0.0)
-    logit = logit if all(mask.allows(place) for mask in rules.masks) else -math.inf
+        logit += float(rule.bias(grid) or 0.0)
+    logit = logit if all(mask.allows(grid) for mask in rules.masks) else -math.inf
     return bend(logit, rules) if rules.bend_last else logit
 
 
@@ -100,20 +100,20 @@ def bend(logit: float, rules: Rules) -> float:
     return logit
 
 
-def shared(numbers: Vector, heads: Heads) -> list[float]:
+def pool_key_heads(numbers: Vector, heads: Heads) -> list[float]:
     """Pool one token's key/value heads, side by side, into those that attention uses, by the rule `Heads.pool`."""
     groups, size = heads.shared, len(numbers) // heads.given
     if heads.pool == "first":
         return list(numbers[: groups * size])
     members = heads.given // groups
     return [
-        math.fsum(numbers[(group * members + member) * size + place] for member in range(members)) / members
+        math.fsum(numbers[(group * members + member) * size + feature] for member in range(members)) / members
         for group in range(groups)
-        for place in range(size)
+        for feature in range(size)
     ]
 
 
-def part(numbers: Vector, heads: int, head: int) -> Vector:
+def slice_head(numbers: Vector, heads: int, head: int) -> Vector:
     size = len(numbers) // heads
     return numbers[head * size : (head + 1) * size]
 

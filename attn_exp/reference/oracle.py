@@ -1,4 +1,8 @@
-"""Run the reference on a problem, from x to the output, for as many queries as a budget allows."""
+"""Run the reference on a problem, from x to the output, for as many queries as a budget allows.
+
+A `Question` goes in, an `Answer` comes out: `project_sides`, `encode_and_pool`, `compute_weights`, then the context and
+the output of the checked queries.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +33,11 @@ BUDGET = 2_000_000
 QUERIES = 2_000_000
 """Maximum number of multiplications for the checked queries, about 0.1 s; all are checked if that is enough."""
 
-REFERENCES = {"logits": reference.weights, "kernel": reference.linear_weights}
+REFERENCES = {"logits": reference.compute_weights, "kernel": reference.compute_linear_weights}
 """The function that computes the expected weights of a form, by `Form.reference`."""
 
-TAKEN = {"less_1e9": 1e9, "less_65504": 65504.0}
-"""The number subtracted from the scores of a row without keys, for these values of `Question.empty`."""
+SUBTRACTED = {"less_1e9": 1e9, "less_65504": 65504.0}
+"""The number that is subtracted from the scores of a row without keys, by the value of `Question.empty`."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,7 @@ class Answer(NamedTuple):
     output: Array | None
 
 
-def silent(question: Question) -> str | None:
+def why_unanswerable(question: Question) -> str | None:
     """Return why nothing can be checked, or None if the reference has an answer."""
     missing = [f"position={registry.name_of(position)}" for position in question.positions if position.twin() is None]
     if question.rules.normalizer.twin is None:
@@ -69,44 +73,47 @@ def silent(question: Question) -> str | None:
     return f"nothing was checked, since {missing[0]} has no scalar version" if missing else None
 
 
-def twins(question: Question) -> list[Twin]:
+def list_twins(question: Question) -> list[Twin]:
     return [twin for position in question.positions if (twin := position.twin()) is not None]
 
 
-def ask(question: Question, problem: Problem, sides: Sides | None = None) -> Answer:
+def answer_question(question: Question, problem: Problem, sides: Sides | None = None) -> Answer:
     """Return the expected values of stacked problems, for as many evenly spaced queries as the budget allows.
 
-    Call it only if `silent` returns None. `sides` are q, k, v if they are already projected.
+    Call it only if `why_unanswerable` returns None. `sides` are q, k, v if they are already projected.
     """
-    q, k, v = place(question, project_sides(question, problem) if sides is None else sides, problem.past)
-    is_mixed, shares = question.output_projection and problem.projections, question.heads
-    rows = choose_rows(problem, problem.projections["W_o"][0].size if is_mixed else 0)
-    if (given := problem.weights) is None:
+    q, k, v = encode_and_pool(question, project_sides(question, problem) if sides is None else sides, problem.past)
+    has_projection, heads = question.output_projection and problem.projections, question.heads
+    rows = choose_rows(problem, problem.projections["W_o"][0].size if has_projection else 0)
+    if (weights_given := problem.weights) is None:
         weights = compute_weights(question, q, k, rows)
     else:
-        weights = np.repeat(given[:, None, list(rows)], shares.query, axis=1)
+        weights = np.repeat(weights_given[:, None, list(rows)], heads.query, axis=1)
     if v is None:
         return Answer(rows, weights, None)
-    columns = split_heads(question, v, shares.shared).swapaxes(-1, -2)
-    of_rows = [weights[:, :, number, None] for number in range(len(rows))]
+    columns = split_heads(question, v, heads.shared).swapaxes(-1, -2)
+    row_weights = [weights[:, :, number, None] for number in range(len(rows))]
     # a key with zero weight adds nothing, even if its value is NaN
-    context = [sum_exactly(np.where(row == 0, 0.0, row * columns)) for row in of_rows]
+    context = [sum_exactly(np.where(row == 0, 0.0, row * columns)) for row in row_weights]
     output = np.stack(context, axis=1).reshape(len(weights), len(rows), -1)
-    return Answer(rows, weights, project(output, problem, "o") if is_mixed else output)
+    return Answer(rows, weights, project(output, problem, "o") if has_projection else output)
 
 
 def compute_weights(question: Question, q: Array | None, k: Array | None, rows: Shape) -> Array:
     """Return the weights `[n h r s]` of these queries."""
     queries, keys = split_heads(question, q, question.heads.query), split_heads(question, k, question.heads.shared)
     dots = np.stack([sum_exactly(queries[:, :, row, None] * keys) for row in rows], axis=2).tolist()
-    sides = zip(queries.tolist(), keys.tolist(), dots, strict=True)
+    problems = zip(queries.tolist(), keys.tolist(), dots, strict=True)
     return np.array(
         [
             [
-                [compute_row_weights(question, q, k, dots, head, row) for row, dots in zip(rows, of_head, strict=True)]
-                for head, (q, k, of_head) in enumerate(zip(*of_problem, strict=True))
+                [
+                    compute_row_weights(question, q, k, dots, head, row)
+                    for row, dots in zip(rows, head_dots, strict=True)
+                ]
+                for head, (q, k, head_dots) in enumerate(zip(*problem_arrays, strict=True))
             ]
-            for of_problem in sides
+            for problem_arrays in problems
         ]
     )
 
@@ -114,8 +121,8 @@ def compute_weights(question: Question, q: Array | None, k: Array | None, rows: 
 def split_heads(question: Question, side: Any, count: int) -> Array:
     """Return `[n h s d]`, the head that each query head reads, from `count` heads side by side."""
     heads = question.heads.query
-    apart = side.reshape(*side.shape[:2], count, -1).swapaxes(1, 2)
-    return np.asarray(apart[:, [head % count if question.tiled else head * count // heads for head in range(heads)]])
+    split = side.reshape(*side.shape[:2], count, -1).swapaxes(1, 2)
+    return np.asarray(split[:, [head % count if question.tiled else head * count // heads for head in range(heads)]])
 
 
 def choose_rows(problem: Problem, mixing: int) -> Shape:
@@ -129,18 +136,20 @@ def choose_rows(problem: Problem, mixing: int) -> Shape:
     return tuple(range(length)) if count == length else tuple(map(round, np.linspace(0, length - 1, count)))
 
 
-def place(question: Question, sides: Sides, past: int) -> Sides:
+def encode_and_pool(question: Question, sides: Sides, past: int) -> Sides:
     """Return q, k, v with positions encoded and heads pooled by the reference's own code, problem by problem.
 
     If there are `past` tokens, the positions of queries start after them, whatever offset the masks use.
     """
-    (q, k, v), shares = sides, question.heads
-    if shares.shared < shares.given:
-        k, v = (change_each(side, lambda rows: [reference.shared(row, shares) for row in rows]) for side in (k, v))
-    for twin in twins(question):
+    (q, k, v), heads = sides, question.heads
+    if heads.shared < heads.given:
+        k, v = (
+            change_each(side, lambda rows: [reference.pool_key_heads(row, heads) for row in rows]) for side in (k, v)
+        )
+    for twin in list_twins(question):
         offset = past if past else int(question.rules.offset)
-        q = change_each(q, partial(encode_rows, count=shares.query, turn=twin.turn, offset=offset))
-        k = change_each(k, partial(encode_rows, count=shares.shared, turn=twin.turn_key, offset=0))
+        q = change_each(q, partial(encode_rows, count=heads.query, turn=twin.turn, offset=offset))
+        k = change_each(k, partial(encode_rows, count=heads.shared, turn=twin.turn_key, offset=0))
     return q, k, v
 
 
@@ -150,11 +159,11 @@ def change_each(side: Array | None, change: Callable[[Any], list[list[float]]]) 
 
 def project_sides(question: Question, problem: Problem) -> Sides:
     """Return q, k, v: projected by the reference if that fits the budget, else by NumPy."""
-    embedded = any(position.changes_x for position in question.positions)
+    changes_x = any(position.changes_x for position in question.positions)
     cost = sum(side[0].size * side.shape[2] for side in (problem.x, problem.memory) if side is not None)
-    if problem.x is None or not (embedded or 3 * cost <= BUDGET):
+    if problem.x is None or not (changes_x or 3 * cost <= BUDGET):
         return problem.q, problem.k, problem.v
-    x, memory = (change_each(side, partial(marked, question)) for side in (problem.x, problem.memory))
+    x, memory = (change_each(side, partial(embed_positions, question)) for side in (problem.x, problem.memory))
     keys = x if memory is None else memory
     return project(x[:, problem.past :], problem, "q"), project(keys, problem, "k"), project(keys, problem, "v")
 
@@ -183,69 +192,69 @@ def sum_exactly(terms: Array) -> Array:
     return np.asarray(sums + 0.0)  # no negative zero
 
 
-def marked(question: Question, vectors: list[list[float]]) -> list[list[float]]:
-    for twin in twins(question):
-        vectors = [twin.embed(numbers, place) for place, numbers in enumerate(vectors)]
+def embed_positions(question: Question, vectors: list[list[float]]) -> list[list[float]]:
+    for twin in list_twins(question):
+        vectors = [twin.embed(numbers, position) for position, numbers in enumerate(vectors)]
     return vectors
 
 
-def encode_rows(sides: Any, count: int, turn: Turn, offset: int) -> list[list[float]]:
+def encode_rows(rows: Any, count: int, turn: Turn, offset: int) -> list[list[float]]:
     """Encode each row's position in all of its `count` heads, which are side by side."""
     return [
-        [number for head in range(count) for number in turn(reference.part(numbers, count, head), row + offset)]
-        for row, numbers in enumerate(sides)
+        [number for head in range(count) for number in turn(reference.slice_head(numbers, count, head), row + offset)]
+        for row, numbers in enumerate(rows)
     ]
 
 
 def compute_row_weights(question: Question, q: Any, k: Any, dots: Any, head: int, row: int) -> list[float]:
     """Return the weights of one query, with the q and k of its head; `question.empty` fills a row that sees no key."""
-    place = question.heads.query, head, row, row + int(question.rules.offset)
-    weights = REFERENCES[question.weights](q, k, *place, question.rules, dots=dots)
-    if any(weights) or reference.sees(len(k), *place, len(q), question.rules):
+    query_place = question.heads.query, head, row, row + int(question.rules.offset)
+    weights = REFERENCES[question.weights](q, k, *query_place, question.rules, dots=dots)
+    if any(weights) or reference.sees_key(len(k), *query_place, len(q), question.rules):
         return weights
-    if question.empty in TAKEN:
-        bare, taken = replace(question.rules, masks=()), TAKEN[question.empty]
-        return reference.weights(q, k, *place, bare, dots=dots, taken=taken)
+    if question.empty in SUBTRACTED:
+        unmasked, subtracted = replace(question.rules, masks=()), SUBTRACTED[question.empty]
+        return reference.compute_weights(q, k, *query_place, unmasked, dots=dots, subtracted=subtracted)
     filler = {"zeros": 0.0, "mean": 1 / (len(weights) or 1), "nan": math.nan}[question.empty]
     return [filler] * len(weights)
 
 
-def answers(questions: Mapping[str, Question], problem: Problem) -> dict[str, Answer]:
+def answer_all(questions: Mapping[str, Question], problem: Problem) -> dict[str, Answer]:
     """Return the answer to each question by name, except for questions that the reference cannot answer.
 
     The arrays of the problem and of the answers have a leading axis for stacked problems. Equal questions are answered
     once, and x is projected once for all questions that encode the same positions in it.
     """
-    known: list[tuple[Question, Answer]] = []
+    answered: list[tuple[Question, Answer]] = []
     projections: list[tuple[tuple[Position, ...], Sides]] = []
     expected = {}
     for name, question in questions.items():
-        if not silent(question):
-            marks = tuple(mark for mark in question.positions if mark.changes_x)
-            sides = cached(projections, marks, partial(project_sides, question, problem))
-            expected[name] = cached(known, question, partial(ask, question, problem, sides))
+        if not why_unanswerable(question):
+            x_positions = tuple(position for position in question.positions if position.changes_x)
+            sides = get_or_make(projections, x_positions, partial(project_sides, question, problem))
+            expected[name] = get_or_make(answered, question, partial(answer_question, question, problem, sides))
     return expected
 
 
-def cached(known: list[tuple[T, R]], key: T, make: Callable[[], R]) -> R:
+def get_or_make(cache: list[tuple[T, R]], key: T, make: Callable[[], R]) -> R:
     """Return the cached result of an equal key, or compute and cache it."""
-    for other, made in known:
+    for other, result in cache:
         if is_same(other, key):
-            return made
-    known.append((key, make()))
-    return known[-1][1]
+            return result
+    cache.append((key, make()))
+    return cache[-1][1]
 
 
-def is_same(one: Any, other: Any) -> bool:
+def is_same(left: Any, right: Any) -> bool:
     """Compare types and contents of two settings, rules or questions; values that cannot be compared are different."""
-    if one is other or type(one) is not type(other):
-        return one is other
-    if isinstance(one, np.ndarray):
-        return np.array_equal(one, other)
-    if isinstance(one, tuple | list):
-        return len(one) == len(other) and all(map(is_same, one, other))
-    if isinstance(one, dict):
-        return is_same(list(one.items()), list(other.items()))
-    if is_dataclass(one):  # a user's class may hold more than its fields
-        return hasattr(one, "__dict__") and is_same(vars(one), vars(other))
-    return bool(one == other)
+    if left is right or type(left) is not type(right):
+        return left is right
+    if isinstance(left, np.ndarray):
+        return np.array_equal(left, right)
+    if isinstance(left, tuple | list):
+        return len(left) == len(right) and all(map(is_same, left, right))
+    if isinstance(left, dict):
+        return is_same(list(left.items()), list(right.items()))
+    if is_dataclass(left):  # a user's class may hold more than its fields
+        return hasattr(left, "__dict__") and is_same(vars(left), vars(right))
+    return bool(left == right)

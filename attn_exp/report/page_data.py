@@ -17,13 +17,13 @@ import numpy as np
 
 from attn_exp import forms, registry
 from attn_exp.arrays import Array
-from attn_exp.experiment.executing import answer, first_position
+from attn_exp.experiment.executing import first_position, get_answer
 from attn_exp.experiment.metrics.logits import standard_multiplier
 from attn_exp.experiment.metrics.spread import shares_by_rule
-from attn_exp.experiment.row import Comparison, Row, settled_as
+from attn_exp.experiment.row import Comparison, Row, find_settled
 from attn_exp.experiment.variant import Settled, baseline
 from attn_exp.problem.problem import Problem
-from attn_exp.reference.oracle import TAKEN
+from attn_exp.reference.oracle import SUBTRACTED
 from attn_exp.report import walk
 from attn_exp.report.escapes import decimal
 from attn_exp.report.pixels import picture_url
@@ -31,8 +31,7 @@ from attn_exp.report.views import MOST_COARSE, MOST_EXACT, Colours, Panel, Views
 from attn_exp.report.walk import SIDE, Step, find_masked, is_mixed
 from attn_exp.rules import AbsentMask
 from attn_exp.rules.positions.position import Position
-from attn_exp.rules.rules import Rules, whole_grid
-from attn_exp.rules.rules import places as allowed_places
+from attn_exp.rules.rules import Rules, allowed_entries, whole_grid
 from attn_exp.rules.scores.score import Score
 
 Data = dict[str, Any]
@@ -66,7 +65,7 @@ def panel_data(comparison: Comparison, panel: Panel, scale: Colours) -> Data:
     `standard` the usual one, 1/sqrt(d); `shut` marks masked weights, and `rest` is what is added to the logits.
     """
     variant, split = panel.variants[0], panel.split
-    settled = settled_as(comparison, variant)
+    settled = find_settled(comparison, variant)
     multiplier, standard = (
         settled.multiplier if split is None else split.own,
         standard_multiplier(comparison.traces[variant]),
@@ -89,7 +88,7 @@ def panel_data(comparison: Comparison, panel: Panel, scale: Colours) -> Data:
 
 def variant_data(comparison: Comparison, variant: str, letter: str, panel: int, *, carried: bool) -> Data:
     """Return a variant's final output, if `carried` is set and it is small, and the index of its weights panel."""
-    output = answer(comparison.traces[variant])
+    output = get_answer(comparison.traces[variant])
     has_one_function = len({row.same_as for row in comparison.rows} - {""}) == 1  # no other output to compare it with
     is_stored = carried and output.ndim == 2 and output.size <= (MOST_STARTS if has_one_function else MOST_EXACT)
     return {
@@ -138,7 +137,7 @@ def plan_row(comparison: Comparison, row: Row) -> Data:
     `spread` says whether the weights are computed whole, in pieces or not at all; `even` says whether the rules allow
     their rows to sum to 1.
     """
-    settled = settled_as(comparison, row.variant)
+    settled = find_settled(comparison, row.variant)
     if not row.same_as:
         return {"variant": row.variant, "letter": "", "plan": None, "spread": "", "even": False}
     trace, normalizer = comparison.traces[row.variant], settled.rules.normalizer
@@ -209,7 +208,7 @@ def make_plan(comparison: Comparison, settled: Settled) -> Data:
         "kernel": settled.member.reference == "kernel",
         "normalizer": settled.rules.normalizer.name,
         "empty": settled.empty,
-        "taken": TAKEN.get(settled.empty),
+        "taken": SUBTRACTED.get(settled.empty),
         "mixed": is_mixed(comparison, settled.name),
         **position_data(problem, settled),
         **rule_data(problem, settled),
@@ -254,7 +253,7 @@ def rule_data(problem: Problem, settled: Settled) -> Data:
     """Return the scale, and the masks and score biases as numbers for every query and key."""
     rules, heads, rows, keys = settled.rules, settled.head, len(problem.tokens), problem.keys
     grid = whole_grid(rules, heads, rows, keys)
-    allowed = allowed_places(rules.masks, rows, keys, int(rules.offset), heads)
+    allowed = allowed_entries(rules.masks, rows, keys, int(rules.offset), heads)
     biases = [np.asarray(bias) for rule in rules.scores if (bias := rule.bias(grid)) is not None]
     extras = [extra for rule in rules.scores if (extra := rule.extra(grid.head)) is not None]
     bounds = [bound for rule in rules.scores if (bound := rule.bound()) is not None]

@@ -19,11 +19,11 @@ from attn_exp.config.schema import Variant
 from attn_exp.config.spelling import spelled
 from attn_exp.errors import count_of
 from attn_exp.experiment.checks.check import Finding
-from attn_exp.experiment.ladder import TOO_LARGE, choices, differing
+from attn_exp.experiment.ladder import TOO_LARGE, list_differing, settings_of
 from attn_exp.experiment.measuring import DIFFERENT, SAME_FUNCTION
 from attn_exp.experiment.metrics.errors import largest_error
-from attn_exp.experiment.row import COLUMNS, Agreement, Comparison, Row, Step, settled_as
-from attn_exp.experiment.variant import baseline, pinned_or_run
+from attn_exp.experiment.row import COLUMNS, Agreement, Comparison, Row, Step, find_settled
+from attn_exp.experiment.variant import baseline, merge_settings
 from attn_exp.problem.problem import Problem
 from attn_exp.problem.projections import MATRICES
 from attn_exp.report.escapes import brief, plain, visible
@@ -151,11 +151,13 @@ def explain_shared_letter(comparison: Comparison, variant: str, leader: str) -> 
     # Name the settings that only this variant pins and that equal the run's own, and those in which it differs from the
     # first variant with its letter, its leader. The sentence is empty if there are neither.
     config = comparison.config
-    chosen, first = (choices(settled_as(comparison, name), config, comparison.problem) for name in (variant, leader))
-    without_effect = [key for key in differing(first, chosen) if key != "form"]
+    chosen, first = (
+        settings_of(find_settled(comparison, name), config, comparison.problem) for name in (variant, leader)
+    )
+    without_effect = [key for key in list_differing(first, chosen) if key != "form"]
     explained = (*without_effect, *pinned_settings(config.variant[leader]))
     pinned = [key for key in pinned_settings(config.variant[variant]) if key not in explained]
-    values, words = pinned_or_run(config.variant[variant], config), settings_in_words(comparison, variant)
+    values, words = merge_settings(config.variant[variant], config), settings_in_words(comparison, variant)
     defaults = [words[key] for key in pinned if values[key] == getattr(config, key)]
     parts = [f"sets {listed(defaults)}, which is already the default here"] if defaults else []
     verb = "changes" if len(without_effect) == 1 else "together change"
@@ -165,8 +167,8 @@ def explain_shared_letter(comparison: Comparison, variant: str, leader: str) -> 
 
 
 def settings_in_words(comparison: Comparison, name: str) -> dict[str, str]:
-    config, settled = comparison.config, settled_as(comparison, name)
-    values = pinned_or_run(config.variant[name], config) | {"kv_head": settled.heads.shared}
+    config, settled = comparison.config, find_settled(comparison, name)
+    values = merge_settings(config.variant[name], config) | {"kv_head": settled.heads.shared}
     return {key: f"{key}={settled.words.get(key, spelled(value))}" for key, value in values.items()}
 
 

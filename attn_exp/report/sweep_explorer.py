@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from attn_exp.arrays import Shape
-from attn_exp.experiment.row import is_deep, titled
+from attn_exp.experiment.row import column_title, is_deep
 from attn_exp.report.sweep_plots import Numbers, Plotted, is_number, labels, number, spaced_by_factors
 
 MOST_CELLS = 3000
@@ -37,7 +37,7 @@ def explored(plotted: Plotted, metrics: Iterable[str], first: str) -> dict[str, 
         }
         for key, cell in plotted.cells.items()
     ]
-    titles, deep = list(map(titled, metric_names)), list(map(is_deep, metric_names))
+    titles, deep = list(map(column_title, metric_names)), list(map(is_deep, metric_names))
     return {"axes": axes, "metrics": titles, "deep": deep, "cells": cell_data, "start": initial_view(axes, cell_data)}
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from attn_exp.arrays import Array, Arrays
 from attn_exp.config.schema import PRESETS, Size
 from attn_exp.errors import UserError, unknown
-from attn_exp.experiment.row import titled
+from attn_exp.experiment.row import column_title
 from attn_exp.report.charts import chart_as_svg
 from attn_exp.report.charts.chart import (
     COLOURS,
@@ -242,7 +242,7 @@ def draw_along(plotted: Plotted, metric: str, axes: Sequence[int]) -> Chart:
         (axis,) = line_axes
         return key[-1] if axis == len(plotted.axes) else f"{plotted.axes[axis]}={key[axis]}"
 
-    strokes, y = draw_lines(plotted, metric, x_axis, label_line), Axis(0, 0, name=titled(metric))
+    strokes, y = draw_lines(plotted, metric, x_axis, label_line), Axis(0, 0, name=column_title(metric))
     panels = [("", strokes, axis_along(plotted, x_axis), y)]
     return fit_to_size(lambda width, height: arrange_panels(panels, 1, 2.2, width, height), plotted.size)
 
@@ -299,7 +299,7 @@ def draw_against(plotted: Plotted, width: float, height: float | None) -> Chart:
             return key[-1] if is_in_panel and key[-1] in variants else None
 
         title = ", ".join(f"{plotted.axes[axis]}={label}" for axis, label in shown_values.items())
-        name = titled(metric) if not (panel_axes and panels) else ""
+        name = column_title(metric) if not (panel_axes and panels) else ""
         strokes = draw_lines(plotted, metric, x_axis, label_line)
         panels.append((title, strokes, axis_along(plotted, x_axis), Axis(0, 0, name=name)))
     if panel_axes:  # all panels share one scale
@@ -384,7 +384,7 @@ def draw_choices(plotted: Plotted, width: float, height: float | None) -> Chart:
             ]
             if points:
                 strokes += draw_intervals(points, COLOURS[index % len(COLOURS)], MARKERS[index % len(MARKERS)], variant)
-        panels.append(("", strokes, Axis(0, 0, name=titled(metric)), axis_of_names(names)))
+        panels.append(("", strokes, Axis(0, 0, name=column_title(metric)), axis_of_names(names)))
     return arrange_panels(panels, 2, max(1.3, 0.16 * len(names)), width, height)
 
 
@@ -407,7 +407,7 @@ def draw_spread(plotted: Plotted, width: float, height: float | None) -> Chart:
                 quartiles.append((rows[key[-1]], numbers.mean, *ends))
         thick = draw_intervals(quartiles, COLOURS[0], "o")[0]._replace(width=4)
         strokes = [draw_intervals(ranges, GREY, "o")[0], thick, draw_intervals(ranges, "#000000", "o")[1]]
-        panels.append(("", strokes, Axis(0, 0, name=titled(metric)), axis_of_names(list(rows))))
+        panels.append(("", strokes, Axis(0, 0, name=column_title(metric)), axis_of_names(list(rows))))
     return arrange_panels(panels, 2, max(0.7, 0.2 * len(rows)), width, height)
 
 
@@ -424,7 +424,7 @@ def draw_effects(plotted: Plotted, width: float, height: float | None) -> Chart:
             ]
             strokes += draw_intervals(points, colour, "o", name) if points else ()
         names = axis_of_names([change.label for change in changes])
-        panels.append(("", strokes, Axis(0, 0, name=f"change in the {titled(metric)}"), names))
+        panels.append(("", strokes, Axis(0, 0, name=f"change in the {column_title(metric)}"), names))
     return arrange_panels(panels, 1, 0.2 * max(map(len, plotted.changes.values())), width, height)
 
 
@@ -488,7 +488,7 @@ def draw_heat_maps(plotted: Plotted, width: float, height: float | None) -> Char
     for key, cell in plotted.cells.items():
         if key[-1] in matrices and metric in cell:
             matrices[key[-1]][rows.index(key[row_axis]), columns.index(key[column_axis])] = cell[metric].mean
-    all_means, name = list(matrices.values()), titled(metric)
+    all_means, name = list(matrices.values()), column_title(metric)
     ends = float(np.nanmin(all_means)), float(np.nanmax(all_means))
     return draw_maps(
         matrices,
@@ -540,7 +540,7 @@ def draw_parallel(plotted: Plotted, width: float, height: float | None) -> Chart
             texts.append(Text(*position, short(label), 7.5))
     x_axis = Axis(-0.1, len(axes) - 0.5, Ticks(tuple(x.tolist()), tuple(names)))
     bar = Box(width - 0.7, 0.3, BAR, box.height - 0.15)
-    scale = colour_scale(bar, high, 1.0, titled(metric), 0.55, low=low, colours=MAP)
+    scale = colour_scale(bar, high, 1.0, column_title(metric), 0.55, low=low, colours=MAP)
     parts = (Plot(box, tuple(strokes), x_axis, Axis(-0.05, 1.05)), *texts, *scale)
     return Chart(width, 0.15 + box.height + BELOW, parts)
 

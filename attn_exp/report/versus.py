@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from attn_exp.experiment.row import Comparison, spoken
+from attn_exp.experiment.row import Comparison, readable_name
 from attn_exp.report.documents import FILTERS, SHARES
 from attn_exp.report.page_data import panel_data, variant_data
 from attn_exp.report.papers import Table
@@ -119,4 +119,4 @@ def versus_page(versus: Versus) -> str:
 def with_spoken_columns(table: Table) -> Table:
     if table.name != "rows":
         return table
-    return table._replace(lines=tuple((first, spoken(column), *rest) for first, column, *rest in table.lines))
+    return table._replace(lines=tuple((first, readable_name(column), *rest) for first, column, *rest in table.lines))

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.experiment.metrics.logits import SAME_WEIGHTS, Split, split
+from attn_exp.experiment.metrics.logits import SAME_WEIGHTS, Split, split_weights
 from attn_exp.experiment.row import Comparison
 from attn_exp.problem.problem import Problem
 from attn_exp.report.escapes import label
@@ -61,7 +61,7 @@ def make_views(comparison: Comparison, split_up_to: float = np.inf) -> Views:
     return Views(
         comparison=comparison,
         panels=tuple(
-            Panel(panel.variants, panel.weights, split(comparison, panel.variants[0]))
+            Panel(panel.variants, panel.weights, split_weights(comparison, panel.variants[0]))
             if panel.weights.size <= split_up_to
             else panel
             for panel in panels

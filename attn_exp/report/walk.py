@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from attn_exp.arrays import Array, Shape
-from attn_exp.experiment.executing import departures
-from attn_exp.experiment.row import Comparison, settled_as
+from attn_exp.experiment.executing import find_departures
+from attn_exp.experiment.row import Comparison, find_settled
 from attn_exp.experiment.variant import Settled
 from attn_exp.own_code import is_code
 from attn_exp.problem.problem import Problem
@@ -22,8 +22,8 @@ from attn_exp.report.escapes import visible
 from attn_exp.report.stages import Explained, changing_stages, explain, explain_mistake, remark
 from attn_exp.report.views import Head, Panel, Views, heads_of, token_labels
 from attn_exp.rules import AbsentMask
-from attn_exp.rules.rules import MOST_PLACES
-from attn_exp.rules.rules import places as allowed_places
+from attn_exp.rules.rules import MOST_ENTRIES
+from attn_exp.rules.rules import allowed_entries as allowed_places
 
 SIDE = 16
 """Maximum number of rows and columns in a table; the results file has all of them."""
@@ -86,10 +86,10 @@ class Step(NamedTuple):
 
 def steps(comparison: Comparison, variant: str) -> tuple[Step, ...]:
     """Return the stages of one variant in order, leaving out those that change nothing."""
-    settled = settled_as(comparison, variant)
+    settled = find_settled(comparison, variant)
     departing: tuple[str, ...] = ()
     if settled.mistakes or is_code(settled.form):
-        departing = departures(settled, comparison.problem, comparison.traces[variant])
+        departing = find_departures(settled, comparison.problem, comparison.traces[variant])
     return tuple(
         make_step(stage, array, comparison, settled, wrong=stage in departing)
         for stage, array in iterate_arrays(comparison, variant)
@@ -273,7 +273,7 @@ def find_masked(settled: Settled, weights: Array) -> Array | None:
     masks, offset = settled.rules.masks, settled.rules.offset
     if not masks or np.ndim(offset):
         return None
-    if weights.size > MOST_PLACES or any(isinstance(mask, AbsentMask) for mask in masks):
+    if weights.size > MOST_ENTRIES or any(isinstance(mask, AbsentMask) for mask in masks):
         return np.asarray(weights == 0)
     heads, rows, keys = weights.shape
     return np.asarray(~allowed_places(masks, rows, keys, int(offset), heads) & (weights == 0))
@@ -292,4 +292,4 @@ def find_masked_in_panel(views: Views, panel: Panel) -> Array | None:
     problem = views.comparison.problem
     if panel.weights.shape[1:] != (len(problem.tokens), problem.keys):
         return None
-    return find_masked(settled_as(views.comparison, panel.variants[0]), panel.weights)
+    return find_masked(find_settled(views.comparison, panel.variants[0]), panel.weights)

@@ -37,7 +37,7 @@ def package(group: str) -> str:
     return f"{__name__}.{group}s"
 
 
-def kind(group: str, name: str) -> type:
+def rule_class(group: str, name: str) -> type:
     """Return the class of a rule; its module is imported on first use."""
     return registry.member_class(package(group), name, KINDS[group])
 
@@ -47,7 +47,7 @@ def endless(key: str) -> Any:
     group, name, setting = (["", "", "", *key.split(".")])[-3:]
     if group not in KINDS or name not in names(group) or registry.is_absent(package(group), name):
         return None
-    return kinds.kind_of(get_type_hints(kind(group, name), include_extras=True).get(setting, Any)).endless
+    return kinds.kind_of(get_type_hints(rule_class(group, name), include_extras=True).get(setting, Any)).endless
 
 
 def make(group: str, name: str, settings: Any) -> Any:
@@ -60,14 +60,18 @@ def make(group: str, name: str, settings: Any) -> Any:
         raise UserError(unknown(f"{group}.{name}", [f"{group}.{choice}" for choice in names(group)], group))
     if registry.is_absent(package(group), name):
         return ABSENT[group](name)
-    return kinds.make(kind(group, name), settings, f"{group}.{name}")
+    return kinds.make(rule_class(group, name), settings, f"{group}.{name}")
 
 
-def deciding(group: str, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+def effective_settings(group: str, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a rule that have an effect: those that are given and not overridden by others."""
-    given = {key: value for key, value in settings.items() if value not in (None, ())}
-    instead = {} if registry.is_absent(package(group), name) else getattr(kind(group, name), "instead", {})
-    return {key: value for key, value in given.items() if not any(other in given for other in instead.get(key, ()))}
+    present = {key: value for key, value in settings.items() if value not in (None, ())}
+    overridden_by = {} if registry.is_absent(package(group), name) else getattr(rule_class(group, name), "instead", {})
+    return {
+        key: value
+        for key, value in present.items()
+        if not any(other in present for other in overridden_by.get(key, ()))
+    }
 
 
 def normalizer(name: str) -> Normalizer:
@@ -83,18 +87,20 @@ def normalizer(name: str) -> Normalizer:
     return registry.constant(package("normalizer"), name, Normalizer)
 
 
-def masks(given: Mapping[str, Any], join: str, blocks: bool = False, tokens: Sequence[str] = ()) -> tuple[Mask, ...]:
+def make_masks(
+    settings: Mapping[str, Any], join: str, blocks: bool = False, tokens: Sequence[str] = ()
+) -> tuple[Mask, ...]:
     """Create masks from a mapping of names to settings; with `join="or"`, a key is visible if any mask allows it.
 
     With `blocks`, the user's booleans mean True = hidden. `tokens` are the names of the keys.
     """
-    made = tuple((mask.turned() if blocks else mask).told(tokens) for mask in make_all("mask", given))
-    return (AnyOf(made),) if join == "or" and len(made) > 1 else made
+    created = tuple((mask.inverted() if blocks else mask).with_tokens(tokens) for mask in make_all("mask", settings))
+    return (AnyOf(created),) if join == "or" and len(created) > 1 else created
 
 
-def make_all(group: str, given: Mapping[str, Any]) -> tuple[Any, ...]:
+def make_all(group: str, settings_by_name: Mapping[str, Any]) -> tuple[Any, ...]:
     """Create the rules of a group from a mapping of names to settings, in the order of the mapping."""
-    return tuple(make(group, name, settings) for name, settings in given.items())
+    return tuple(make(group, name, settings) for name, settings in settings_by_name.items())
 
 
 @dataclass(frozen=True)

@@ -25,125 +25,125 @@ SEEN = "█"
 """Marks a visible key in the drawing of a mask."""
 
 
-def difference(group: str, rule: Any, example: Example) -> str:
+def describe_difference(group: str, rule: Any, example: Example) -> str:
     """Describe how a rule differs from its example; return an empty string if it does not.
 
     `rule` is a mask, score rule or position with the settings of the example, or a normalizer.
     """
-    drawn = example.outcome if group != "mask" else [[key == SEEN for key in row] for row in example.outcome]
-    said = numbers_difference(outcome(group, rule, example), drawn, example.decimals)
-    if said or group != "position" or not (len(example.keys) or len(example.keys_after)):
-        return said
+    expected = example.outcome if group != "mask" else [[key == SEEN for key in row] for row in example.outcome]
+    text = compare_numbers(compute_outcome(group, rule, example), expected, example.decimals)
+    if text or group != "position" or not (len(example.keys) or len(example.keys_after)):
+        return text
     keys = rule.turn_key(np.array(example.keys, float), np.arange(len(example.keys)) + example.offset)
-    said = numbers_difference(keys, example.keys_after, example.decimals)
-    return f"for keys, {said}" if said else ""
+    text = compare_numbers(keys, example.keys_after, example.decimals)
+    return f"for keys, {text}" if text else ""
 
 
-def outcome(group: str, rule: Any, example: Example) -> Array:
+def compute_outcome(group: str, rule: Any, example: Example) -> Array:
     """Return the result of a rule for the input of its example.
 
     A mask gives booleans, a score rule logits (an extra logit last), a position rows of x or of a head, and a
     normalizer weights.
     """
-    given = np.array(example.given, float)
+    inputs = np.array(example.given, float)
     if group == "normalizer":
-        return np.asarray(rule.weigh(given, None))
+        return np.asarray(rule.weigh(inputs, None))
     if group == "position":
-        return np.asarray(rule.turn(rule.embed(given), np.arange(len(given)) + example.offset))
+        return np.asarray(rule.turn(rule.embed(inputs), np.arange(len(inputs)) + example.offset))
     extra = None if group == "mask" else rule.extra(example.head)
     shape = example.heads, len(example.outcome), len(example.outcome[0]) - (extra is not None)
     grid = whole_grid(Rules(offset=example.offset), *shape)
     if group == "mask":
         return np.asarray(np.broadcast_to(rule.allows(grid), shape)[example.head])
-    logits = given if example.given else np.zeros(shape[1:])
-    logits = rule.pair(given, np.array(example.keys, float), example.head) if rule.pairs else logits
+    logits = inputs if example.given else np.zeros(shape[1:])
+    logits = rule.pair(inputs, np.array(example.keys, float), example.head) if rule.pairs else logits
     bias = rule.bias(grid)
     changed = rule.bend(logits) + np.broadcast_to(0.0 if bias is None else bias, shape)[example.head]
     return np.asarray(changed) if extra is None else np.column_stack([changed, np.full(len(changed), extra)])
 
 
-def numbers_difference(numbers: Array, written: Sequence[Any], decimals: int) -> str:
-    got, expected = np.asarray(numbers, float), np.asarray(written, float)
-    if got.shape != expected.shape:
-        return f"its shape is {list(got.shape)}, expected {list(expected.shape)}"
-    wrong = np.argwhere(~np.isclose(got, expected, rtol=0, atol=0.51 * 10.0**-decimals, equal_nan=True))
+def compare_numbers(numbers: Array, outcome: Sequence[Any], decimals: int) -> str:
+    actual, expected = np.asarray(numbers, float), np.asarray(outcome, float)
+    if actual.shape != expected.shape:
+        return f"its shape is {list(actual.shape)}, expected {list(expected.shape)}"
+    wrong = np.argwhere(~np.isclose(actual, expected, rtol=0, atol=0.51 * 10.0**-decimals, equal_nan=True))
     if not len(wrong):
         return ""
-    place = tuple(wrong[0])
-    return f"row {place[0]}, column {place[-1]} is {got[place]:.{decimals}g}, expected {expected[place]:.12g}"
+    index = tuple(wrong[0])
+    return f"row {index[0]}, column {index[-1]} is {actual[index]:.{decimals}g}, expected {expected[index]:.12g}"
 
 
 Misfit = Callable[[tuple[Any, ...], Any], str]
 """Takes the arguments and the result of a method, and describes what is wrong with the result, if anything."""
 
 
-def hold_methods(kind: type, name: str, group: str) -> None:
+def guard_methods(kind: type, name: str, group: str) -> None:
     """Wrap every public method of an outside class in a guard, unless it already has one.
 
     `name` and `group` are the names of the rule and its kind in settings, such as `wide` and `mask`.
     """
-    for place in kind.__mro__:
-        if place.__module__.partition(".")[0] in (THIS_PACKAGE, "builtins", "abc", "typing"):
+    for owner in kind.__mro__:
+        if owner.__module__.partition(".")[0] in (THIS_PACKAGE, "builtins", "abc", "typing"):
             continue
-        for word, method in list(vars(place).items()):
-            if inspect.isfunction(method) and not word.startswith("_") and method.__globals__ is not globals():
-                setattr(place, word, guarded(method, f"{group}={name}", MISFITS.get(word)))
+        for method_name, method in list(vars(owner).items()):
+            if inspect.isfunction(method) and not method_name.startswith("_") and method.__globals__ is not globals():
+                setattr(owner, method_name, guard(method, f"{group}={name}", MISFITS.get(method_name)))
 
 
-def guarded(
+def guard(
     function: Callable[..., Any],
     name: str,
     misfit: Misfit | None = None,
-    kind: type[UserError] = UserError,
+    error_type: type[UserError] = UserError,
     passes: type[Exception] = UserError,
 ) -> Callable[..., Any]:
-    """Wrap a function so that any error, or a result that `misfit` objects to, raises `kind`, a UserError.
+    """Wrap a function so that any error, or a result that `misfit` objects to, raises `error_type`, a UserError.
 
     Exceptions of type `passes`, which the contract of the function allows, are passed on.
     """
 
     @functools.wraps(function)
-    def call(*given: Any, **more: Any) -> Any:
+    def call(*arguments: Any, **keywords: Any) -> Any:
         try:
             with held():
-                said = function(*given, **more)
-                wrong = "" if misfit is None else misfit(given, said)
+                result = function(*arguments, **keywords)
+                problem = "" if misfit is None else misfit(arguments, result)
         except (UserError, passes):
             raise
         except Exception as error:
-            raise kind(f"{name}: {error_line(error)}") from error
-        if wrong:
-            raise kind(f"{name}: {function.__name__} returns {wrong}")
-        return said
+            raise error_type(f"{name}: {error_line(error)}") from error
+        if problem:
+            raise error_type(f"{name}: {function.__name__} returns {problem}")
+        return result
 
     return call
 
 
-def values_misfit(given: tuple[Any, ...], said: Any, kinds: str = "fiub", expected: str = "real numbers") -> str:
+def find_misfit(arguments: tuple[Any, ...], result: Any, kinds: str = "fiub", expected: str = "real numbers") -> str:
     """Describe what is wrong with a result: its dtype is not of these kinds, its shape is wrong, or it introduces NaN.
 
     The result must have the shape of the first array among the arguments; if that is a grid, it must broadcast to it.
     """
-    argument = next((one for one in given if isinstance(one, np.ndarray | Grid)), None)
+    argument = next((candidate for candidate in arguments if isinstance(candidate, np.ndarray | Grid)), None)
     if argument is None:
         return ""
-    array = np.asarray(said)
-    if array.dtype.kind not in kinds or not (hasattr(said, "dtype") or isinstance(said, float | int)):
-        return f"{getattr(said, 'dtype', type(said).__name__)}; expected {expected}"
+    array = np.asarray(result)
+    if array.dtype.kind not in kinds or not (hasattr(result, "dtype") or isinstance(result, float | int)):
+        return f"{getattr(result, 'dtype', type(result).__name__)}; expected {expected}"
     if isinstance(argument, Grid):
         shape = np.broadcast(argument.batch, argument.head, argument.query, argument.key).shape
-        return "NaN" if np.isnan(np.broadcast_to(array, shape)).any() else ""  # `guarded` reports a failed broadcast
+        return "NaN" if np.isnan(np.broadcast_to(array, shape)).any() else ""  # `guard` reports a failed broadcast
     if array.shape != argument.shape:
         return f"shape {list(array.shape)}; expected {list(argument.shape)}"
     return "NaN" if (np.isnan(array) & np.isfinite(argument)).any() else ""
 
 
 MISFITS: dict[str, Misfit] = {
-    "allows": functools.partial(values_misfit, kinds="biu", expected="booleans"),
-    "bias": lambda given, said: "" if said is None else values_misfit(given, said),
-    "bend": values_misfit,
-    "embed": values_misfit,
-    "turn": values_misfit,
-    "turn_key": values_misfit,
+    "allows": functools.partial(find_misfit, kinds="biu", expected="booleans"),
+    "bias": lambda arguments, result: "" if result is None else find_misfit(arguments, result),
+    "bend": find_misfit,
+    "embed": find_misfit,
+    "turn": find_misfit,
+    "turn_key": find_misfit,
 }
 """The check for the result of each method of masks, score rules and positions."""

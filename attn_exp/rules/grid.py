@@ -40,15 +40,15 @@ class Grid:
     keys: int
 
 
-def at(values: Array, grid: Grid) -> Array:
-    """Return the values of an array `[b h t s]` on a grid; missing axes and axes of length 1 broadcast."""
-    whole = values.reshape((1,) * (4 - values.ndim) + values.shape)
+def take_values(values: Array, grid: Grid) -> Array:
+    """Return the entries of an array `[b h t s]` on a grid; missing axes and axes of length 1 broadcast."""
+    padded = values.reshape((1,) * (4 - values.ndim) + values.shape)
     indices = (grid.batch, grid.head, grid.row, grid.key)
-    taken = tuple(0 if size == 1 else index for size, index in zip(whole.shape, indices, strict=True))
-    return np.asarray(whole[taken])
+    entries = tuple(0 if size == 1 else index for size, index in zip(padded.shape, indices, strict=True))
+    return np.asarray(padded[entries])
 
 
-class Held:
+class Validated:
     """The base of all rules: validates the fields of a rule created in Python like settings on the command line."""
 
     kinds: ClassVar[Mapping[str, Kind]]
@@ -60,7 +60,7 @@ class Held:
         read_own(self, self.kinds)
 
 
-class Rule(Held):
+class Rule(Validated):
     """The base of masks and score rules.
 
     `relative`: the result, a mask's `allows` or a score rule's `bias`, depends only on the head and `key - query`;
@@ -77,7 +77,7 @@ class Rule(Held):
         return None
 
 
-def grid_of(values: Any, name: str) -> Array:
+def as_number_array(values: Any, name: str) -> Array:
     """Convert nested lists to an array.
 
     Raises:

@@ -17,10 +17,10 @@ from attn_exp.rules.normalizers.normalizer import Normalizer
 from attn_exp.rules.normalizers.softmax import NORMALIZER as SOFTMAX
 from attn_exp.rules.scores.score import Score
 
-MOST_PLACES = 1 << 28
+MOST_ENTRIES = 1 << 28
 """Maximum number of entries of a mask that is stored in full, at one byte each."""
 AT_ONCE, KEYS_AT_ONCE = 1 << 24, 256
-"""Maximum number of mask entries, and of keys, that `visible` evaluates per block."""
+"""Maximum number of mask entries, and of keys, that `queries_with_keys` evaluates per block."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ class Rules:
     @property
     def plain(self) -> bool:
         """Whether the weights are a softmax of `scale q k^T` plus biases, with or without masks, all in one dtype."""
-        added = all(not rule.pairs and type(rule).bend is Score.bend for rule in self.scores)
-        return added and self.normalizer is SOFTMAX and self.softmax_dtype is None
+        are_biases = all(not rule.pairs and type(rule).bend is Score.bend for rule in self.scores)
+        return are_biases and self.normalizer is SOFTMAX and self.softmax_dtype is None
 
 
 def whole_grid(rules: Rules, heads: int, rows: int, keys: int, batches: int | None = None) -> Grid:
@@ -69,29 +69,29 @@ def part_grid(rules: Rules, batch: Any, head: Any, row: Any, key: Any, sizes: tu
     return Grid(batch, head, row, row + (offset[batch] if offset.ndim else offset), key, *sizes)
 
 
-def places(masks: Sequence[Mask], rows: int, keys: int, offset: int = 0, heads: int = 1) -> Array:
+def allowed_entries(masks: Sequence[Mask], rows: int, keys: int, offset: int = 0, heads: int = 1) -> Array:
     """Return which keys all of the masks let each query see, `[h t s]`.
 
     Raises:
         UserError: the mask is too large to draw.
     """
-    if heads * rows * keys > MOST_PLACES:
+    if heads * rows * keys > MOST_ENTRIES:
         raise UserError(f"a mask of {heads} x {rows} x {keys} entries is too large to draw; use fewer tokens")
     allowed = AllOf(tuple(masks)).allows(whole_grid(Rules(offset=offset), heads, rows, keys))
     return np.broadcast_to(np.asarray(allowed, dtype=bool), (heads, rows, keys))
 
 
-def visible(rules: Rules, heads: int, rows: int, keys: int) -> Array:
+def queries_with_keys(rules: Rules, heads: int, rows: int, keys: int) -> Array:
     """Return which queries see at least one key, `[h t]`.
 
     Keys are evaluated in blocks, and only for queries that have seen no key in earlier blocks.
     """
-    whole = whole_grid(rules, heads, rows, keys)
-    seen = np.full((heads, rows), not rules.masks)
+    grid = whole_grid(rules, heads, rows, keys)
+    sees_key = np.full((heads, rows), not rules.masks)
     block = max(1, min(KEYS_AT_ONCE, AT_ONCE // max(1, heads * rows)))
-    for start in itertools.takewhile(lambda _: not seen.all(), range(0, keys, block)):
-        blind = np.flatnonzero(~seen.all(axis=0))
-        row, key = blind[:, None], np.arange(start, min(start + block, keys))
-        allowed = AllOf(rules.masks).allows(replace(whole, row=row, query=row + int(rules.offset), key=key))
-        seen[:, blind] |= np.broadcast_to(allowed, (heads, len(row), len(key))).any(axis=-1)
-    return seen
+    for start in itertools.takewhile(lambda _: not sees_key.all(), range(0, keys, block)):
+        undecided = np.flatnonzero(~sees_key.all(axis=0))
+        row, key = undecided[:, None], np.arange(start, min(start + block, keys))
+        allowed = AllOf(rules.masks).allows(replace(grid, row=row, query=row + int(rules.offset), key=key))
+        sees_key[:, undecided] |= np.broadcast_to(allowed, (heads, len(row), len(key))).any(axis=-1)
+    return sees_key

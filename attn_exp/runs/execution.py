@@ -20,7 +20,7 @@ from attn_exp.config.schema import Config, Figures, Report
 from attn_exp.config.spelling import Repeat
 from attn_exp.errors import UserError, chosen, printable, refuse, unknown
 from attn_exp.experiment import checks, ladder
-from attn_exp.experiment.compare import completed, tabulate
+from attn_exp.experiment.compare import complete, tabulate
 from attn_exp.experiment.executing import measure
 from attn_exp.experiment.long_runs import Progress
 from attn_exp.experiment.row import Comparison, Run, Timing
@@ -63,12 +63,12 @@ def run(config: Config, command: Repeat, under_way: Pass | None = None) -> Outco
 
 
 def compute(config: Config, under_way: Pass | None = None) -> tuple[Comparison, tuple[Timing, ...]]:
-    check_names = checks.wanted(config)
+    check_names = checks.choose_checks(config)
     check_figures(config.figures)
     with chdir(os.curdir), limit_blas_threads(config):
         tabulated = tabulate(config, Progress(), under_way, bind=provenance.binder(config))
-        comparison = completed(tabulated, check_names)
-        return comparison, measure(comparison.variants, comparison.problem, known=comparison.seconds)
+        comparison = complete(tabulated, check_names)
+        return comparison, measure(comparison.variants, comparison.problem, known_seconds=comparison.seconds)
 
 
 def limit_blas_threads(config: Config) -> AbstractContextManager[object]:
@@ -279,7 +279,7 @@ class Result:
         steps = comparison.steps
         if against:
             baseline = chosen(against, [row.variant for row in comparison.rows if row.same_as], "row")
-            steps = ladder.ladders(replace(comparison, config=replace(comparison.config, against=baseline)))[0]
+            steps = ladder.build_ladders(replace(comparison, config=replace(comparison.config, against=baseline)))[0]
         only = chosen(variant, comparison.traces, "variant") if variant else ""
         return notebook.steps([step for step in steps if only in ("", step.variant)])
 

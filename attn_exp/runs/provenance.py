@@ -83,7 +83,7 @@ def record_files(config: Config, forms: Iterable[str], swept: Iterable[tuple[str
     Members from outside are recorded if they come from a file named with `--with`, or if the settings use them.
     """
     swept_files = [(key, value) for key, value in swept if input_files.is_file(key) and isinstance(value, str)]
-    files = dict.fromkeys([*input_files.of(config).items(), *swept_files])
+    files = dict.fromkeys([*input_files.list_input_files(config).items(), *swept_files])
     used_names = set(re.findall(r"\w+", repr(config))) if registry.OUTSIDE else set()
     records = {
         "code": [
@@ -207,7 +207,7 @@ def members_without_code(about: About) -> Iterator[None]:
 def changed_inputs(config: Config, about: About) -> Iterator[str]:
     records = [record for record in about.get("inputs", ()) if record["sha256"]]
     recorded = {(record["setting"], record["file"]): record["sha256"] for record in records}
-    for key, file in input_files.of(config).items():
+    for key, file in input_files.list_input_files(config).items():
         sha256 = input_files.fingerprint(file, key)
         if (key, file) not in recorded:
             yield f"{brief(file)} was not recorded"

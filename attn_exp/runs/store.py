@@ -257,7 +257,7 @@ def restore_comparison(folder: Path, config: Config, stored: Arrays) -> Comparis
         verdicts=read_verdicts(folder),
         checks=tuple(
             Finding(name, checks.load(name), read_table(folder, f"{name}.csv", checks.load(name).record))
-            for name in checks.wanted(config)
+            for name in checks.choose_checks(config)
             if not registry.is_absent(checks.__name__, name)
         ),
         steps=steps,

@@ -16,7 +16,7 @@ import numpy as np
 from attn_exp import machine
 from attn_exp.arrays import Array
 from attn_exp.errors import UserError, count_of, refuse, some
-from attn_exp.experiment.measuring import DIFFERENT, IDENTICAL, compared
+from attn_exp.experiment.measuring import DIFFERENT, IDENTICAL, describe_closeness
 from attn_exp.experiment.row import COLUMNS, Row, Run
 from attn_exp.forms import coarser
 from attn_exp.report.escapes import brief, minus, plain
@@ -209,7 +209,9 @@ def compare_stages(name: str, one: Run, other: Run) -> tuple[str, str]:
     first, second = (dict(run.comparison.traces[name].stages()) for run in (one, other))
     dtypes = (row.computed_in for run in (one, other) for row in run.comparison.rows if row.variant == name)
     dtype = coarser(*map(np.dtype, dtypes))
-    verdicts = {stage: compared(array, second[stage], dtype) for stage, array in first.items() if stage in second}
+    verdicts = {
+        stage: describe_closeness(array, second[stage], dtype) for stage, array in first.items() if stage in second
+    }
     if not verdicts:
         return DIFFERENT, f"{name}: the runs have no stage in common."
     verdict, text = IDENTICAL, f"{name}: bit-identical."

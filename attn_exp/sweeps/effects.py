@@ -240,7 +240,10 @@ def find_contrasts(cube: Cube, inert: Mapping[str, Sequence[str]]) -> Iterator[C
     added = [metric for metric in cube.numbers if metric not in METRICS]
     is_wrong = find_wrong_rows(cube).any()
     described = [metric for metric in SPOKEN if metric in cube.numbers] + added + ([] if is_rounding else ["error"])
-    relative = {"max_diff", *(name for name in added if name in metrics.known() and metrics.known()[name].relative)}
+    relative = {
+        "max_diff",
+        *(name for name in added if name in metrics.all_metrics() and metrics.all_metrics()[name].relative),
+    }
     for axis, name in enumerate(cube.names):
         # relative metrics compare each variant with the baseline anyway
         comparable = [metric for metric in described if name != VARIANT or metric not in relative]

@@ -14,7 +14,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.errors import count_of
-from attn_exp.experiment.row import COLUMNS, is_deep, titled
+from attn_exp.experiment.row import COLUMNS, column_title, is_deep
 from attn_exp.processes import format_duration
 from attn_exp.report.escapes import plain
 from attn_exp.report.figures.figure import size
@@ -69,7 +69,7 @@ def format_closing(manifest: Manifest, summary: Summary) -> str:
     return " ".join([f"{text}.", *agreement])
 
 
-def means_table(summary: Summary, most: int, depth: str = "all", named: Callable[[str], str] = titled) -> Table:
+def means_table(summary: Summary, most: int, depth: str = "all", named: Callable[[str], str] = column_title) -> Table:
     """Return the means of every combination as a table with at most `most` rows.
 
     The columns are the settings that vary, the variant, the number of points, and each metric's mean and interval.

@@ -155,7 +155,9 @@ def hash_base(base: Settings, space: Space) -> int:
     swept = tuple(f"{axis.key}." for axis in space.axes if not axis.composed)
     deciding = {name: value for name, value in base.items() if name not in NO_RESULT}
     texts = {key: spelled(value) for key, value in flatten(deciding) if not f"{key}.".startswith(swept)}
-    texts |= {f"{key} file": input_files.fingerprint(file, key) for key, file in input_files.of(base).items()}
+    texts |= {
+        f"{key} file": input_files.fingerprint(file, key) for key, file in input_files.list_input_files(base).items()
+    }
     functions = {name: fingerprint_of_function(variant.get("form")) for name, variant in base["variant"].items()}
     texts |= {f"{name} function": text for name, text in functions.items() if text}
     return sum(hash_setting(key, text) for key, text in texts.items())

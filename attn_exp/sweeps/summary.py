@@ -19,7 +19,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.errors import count_of
-from attn_exp.experiment.row import COLUMNS, spoken, titled
+from attn_exp.experiment.row import COLUMNS, column_title, readable_name
 from attn_exp.report import sweep_plots
 from attn_exp.report.escapes import brief
 from attn_exp.report.papers import Table, deep_lines
@@ -251,8 +251,8 @@ def find_notes(cube: Cube, tests: int) -> Iterator[str]:
     for metric in (name for name in SPOKEN if name in cube.numbers):
         groups, is_missing = cube.find_groups(metric)[has_result], np.isnan(cube.numbers[metric]) & has_result
         if is_missing.any():
-            yield f"The {spoken(metric)} is missing in {count_rows(cube, is_missing)}."
-        partly_comparable += [f"the {spoken(metric)}"] if (groups != groups[:1]).any() else []
+            yield f"The {readable_name(metric)} is missing in {count_rows(cube, is_missing)}."
+        partly_comparable += [f"the {readable_name(metric)}"] if (groups != groups[:1]).any() else []
     if not has_result.all():
         yield "Not every combination has a result: two values are compared only where both have one."
     if partly_comparable:
@@ -275,7 +275,8 @@ def format_effects(rows: Sequence[Effect], tests: int) -> str:
     start = format_value(largest.setting, largest.start).removeprefix(f"{shorten(largest.setting)}=")
     verb, details = describe_effect(largest, tests)
     text = (
-        f"{format_value(largest.setting, largest.end)} instead of {start} {verb} the {spoken(largest.metric)}{details}"
+        f"{format_value(largest.setting, largest.end)} instead of {start} {verb} the "
+        f"{readable_name(largest.metric)}{details}"
     )
     for other in others:  # a repeated "raises it" or "lowers it" is left out
         other_verb, other_details = describe_effect(other, tests)
@@ -380,7 +381,7 @@ def effects_table(answers: Answers) -> Table:
     head = ("setting", "change", "metric", "at", "effect", "seeds", "explains", "verdict", "note")
     lines = [
         (
-            shorten(each.setting), format_change(each), titled(each.metric), shorten(each.at),
+            shorten(each.setting), format_change(each), column_title(each.metric), shorten(each.at),
             f"{('÷ ' if is_divided(each) else '× ') * (each.metric in RATIOS)}{format_size(each)}", f"{each.seeds}",
             "" if math.isnan(each.explains) else f"{each.explains:.0%}", each.verdict, each.note,
         )
@@ -400,7 +401,7 @@ def effects_table(answers: Answers) -> Table:
 def shares_table(answers: Answers) -> Table:
     large = {key: share for key, share in answers.shares.items() if share >= 0.01}
     lines = tuple(
-        (titled(metric), " × ".join(settings), f"{share:.1%}") for (metric, *settings), share in large.items()
+        (column_title(metric), " × ".join(settings), f"{share:.1%}") for (metric, *settings), share in large.items()
     )
     caption = "The share of each metric's variance that a setting explains, or that a pair adds to its two settings."
     head = ("metric", "explained by", "share")

@@ -22,11 +22,11 @@ from attn_exp.config.schema import Config, read_config
 from attn_exp.config.spelling import Repeat, quoted, spelled
 from attn_exp.errors import UserError, printable, refuse, some
 from attn_exp.experiment import checks, metrics
-from attn_exp.experiment.compare import prepared
+from attn_exp.experiment.compare import prepare
 from attn_exp.experiment.executing import find_type
 from attn_exp.experiment.long_runs import PointProgress
 from attn_exp.experiment.metrics.targets import PATTERNS
-from attn_exp.problem.problem import ask_model, build
+from attn_exp.problem.problem import build, fill_in_from_model
 from attn_exp.processes import format_duration
 from attn_exp.report.sweep_plots import refuse_plots
 from attn_exp.runs import provenance, trust
@@ -94,10 +94,10 @@ def added_metrics(space: Space) -> tuple[str, ...]:
     """
     metric_sets = set()
     for config in map(read_config, space.bases.values()):
-        if set(checks.wanted(config)) - {"measures", "precision"} or config.check:
+        if set(checks.choose_checks(config)) - {"measures", "precision"} or config.check:
             raise UserError("a sweep runs no checks; leave out check=, or run its points one at a time")
         find_type(dtype_of(config))
-        metric_sets.add(tuple(metric.name for metric in metrics.chosen(config.metrics)))
+        metric_sets.add(tuple(metric.name for metric in metrics.choose_metrics(config.metrics)))
     for value in next((axis.values for axis in space.axes if axis.key == "dtype"), ()):
         find_type(value if isinstance(value, str) else spelled(value))
     if len(metric_sets) > 1 or any(axis.key in ("check", "metrics") for axis in space.axes):
@@ -115,7 +115,7 @@ def head_columns(space: Space) -> tuple[str, ...]:
     config = read_config(space.settings(0))
     if LAYER not in keys or "head" in keys or config.model.family is None:
         return ()
-    heads = ask_model(config).head
+    heads = fill_in_from_model(config).head
     return tuple(f"head_{head}_{name}" for head in range(1, heads + 1) for name in PATTERNS)
 
 
@@ -129,7 +129,7 @@ def check_points(plan: Plan) -> None:
     for number in range(0, plan.points, -(-plan.points // MOST_TRIED)):
         try:
             point = read_config(plan.space.settings(plan.kept[number]))
-            prepared(point, bind=provenance.binder(point))
+            prepare(point, bind=provenance.binder(point))
         except UserError as error:
             messages.append(str(error))
         except Exception:  # a worker will report this in the point's line

@@ -14,9 +14,9 @@ from attn_exp import rules as all_rules
 from attn_exp.arrays import Array
 from attn_exp.config.spelling import Repeat
 from attn_exp.experiment.checks.check import Finding
-from attn_exp.experiment.measuring import compared, distance
+from attn_exp.experiment.measuring import describe_closeness, measure_distance
 from attn_exp.experiment.metrics.errors import ulp_distances
-from attn_exp.experiment.metrics.logits import gradient, split
+from attn_exp.experiment.metrics.logits import gradient, split_weights
 from attn_exp.experiment.row import Run, Timing
 from attn_exp.forms import matrix
 from attn_exp.forms.trace import Trace
@@ -48,7 +48,9 @@ EVERYTHING = "variant=[looped,matrix,multi_head,multi_query,decode,linear,linear
 
 
 def test_only_weights_of_a_softmax_have_a_multiplier() -> None:
-    assert split(comparison("mask=causal"), "matrix") and not split(comparison("normalizer=sigmoid"), "matrix")
+    assert split_weights(comparison("mask=causal"), "matrix") and not split_weights(
+        comparison("normalizer=sigmoid"), "matrix"
+    )
 
 
 @pytest.mark.long
@@ -228,7 +230,7 @@ def test_units_in_the_last_place_are_those_of_numpy() -> None:
     [(1.0, "bit-identical"), (1 + 2**-52, "within 1 ulp"), (1 + 40 * 2**-52, "within rounding"), (1.001, "different")],
 )
 def test_sameness_in_words(factor: float, word: str) -> None:
-    assert compared(np.array([1.0, 2.0]), np.array([1.0, 2.0]) * factor) == word
+    assert describe_closeness(np.array([1.0, 2.0]), np.array([1.0, 2.0]) * factor) == word
 
 
 def test_rounding_parts_where_its_bits_do() -> None:
@@ -236,7 +238,7 @@ def test_rounding_parts_where_its_bits_do() -> None:
     other = Trace(
         scores=np.array([1.0]), weights=np.array([np.nextafter(0.3, 1)]), output=np.array([np.nextafter(2, 3)])
     )
-    apart = distance(one.as_stack(), other.as_stack())
+    apart = measure_distance(one.as_stack(), other.as_stack())
     assert (apart["sameness"], apart["differs_at"]) == (["within 1 ulp"], ["weights"])
 
 

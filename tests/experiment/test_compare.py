@@ -10,7 +10,7 @@ import pytest
 
 from attn_exp.errors import UserError
 from attn_exp.experiment.compare import tabulate
-from attn_exp.experiment.executing import answer
+from attn_exp.experiment.executing import get_answer
 from attn_exp.experiment.row import Comparison, Row
 from tests.compose import comparison, config
 
@@ -82,7 +82,7 @@ def test_a_variant_with_positions_of_its_own_is_projected_apart() -> None:
     for name in VARIANTS:
         alone = tabulate(config(*WORDS, f"variant=[{name}]", *[own] * (name == "matrix"))).traces[name]
         np.testing.assert_array_equal(beside[name].output, alone.output)
-    assert not np.allclose(answer(beside["matrix"]), answer(beside["looped"]), atol=0.01)
+    assert not np.allclose(get_answer(beside["matrix"]), get_answer(beside["looped"]), atol=0.01)
 
 
 def test_against_says_which_row_all_are_compared_with() -> None:

@@ -18,7 +18,7 @@ from attn_exp.config.inputs import Embeddings, Projections
 from attn_exp.config.schema import Config
 from attn_exp.experiment.executing import execute
 from attn_exp.experiment.variant import settle
-from attn_exp.problem.problem import build, stacked
+from attn_exp.problem.problem import build, stack_problems
 from attn_exp.reference import oracle
 from tests import ROOT
 from tests.compose import config
@@ -177,6 +177,6 @@ def hold(name: str, cases: Sequence[dict[str, Any]], answers: Mapping[str, Any])
         np.testing.assert_allclose(mine, answers[str(number)], rtol=0, atol=close, err_msg=f"{name}, case {number}")
         if number >= ASKED_BOTH and each["mask"].size > LOOPED:
             continue
-        expected = oracle.ask(settled.question, stacked([problem]))
+        expected = oracle.answer_question(settled.question, stack_problems([problem]))
         assert expected.output is not None
         np.testing.assert_allclose(mine[None, list(expected.rows)], expected.output, rtol=0, atol=close)

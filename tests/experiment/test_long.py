@@ -68,7 +68,7 @@ def test_full_keeps_matrices_and_blocks_keep_none() -> None:
 def test_what_does_not_fit_is_refused_before_anything_is_drawn(
     words: list[str], told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(long_runs, "free", lambda: 2 << 30)
+    monkeypatch.setattr(long_runs, "free_bytes", lambda: 2 << 30)
     monkeypatch.setattr("attn_exp.experiment.compare.build", lambda config: pytest.fail("drawn"))
     said = refusal(tabulate, config("embeddings=random", "embeddings.tokens=65536", *words))
     assert told in said and "2.0 GiB are free" in said

@@ -5,22 +5,22 @@ from __future__ import annotations
 import pytest
 
 from attn_exp.errors import UserError
-from attn_exp.experiment.checks.mask import picture
+from attn_exp.experiment.checks.mask import draw_blocks
 from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.masks.window import Window
-from attn_exp.rules.rules import places
+from attn_exp.rules.rules import allowed_entries
 from tests.compose import comparison
 
 NAMES = [f"k{place}" for place in range(12)]
 
 
 def test_a_causal_mask_in_blocks_of_two() -> None:
-    assert picture(places([Causal()], 6, 6)[0], 2) == ["▒··", "█▒·", "██▒"]
+    assert draw_blocks(allowed_entries([Causal()], 6, 6)[0], 2) == ["▒··", "█▒·", "██▒"]
 
 
 def test_a_mask_larger_than_a_page_is_drawn_in_larger_blocks() -> None:
-    allowed = places([Causal(), Window(16, 0)], 64, 64)[0]
-    drawn = picture(allowed, 2)
+    allowed = allowed_entries([Causal(), Window(16, 0)], 64, 64)[0]
+    drawn = draw_blocks(allowed, 2)
     assert len(drawn) == len(drawn[0]) == 32
     assert drawn[31] == "·" * 23 + "▒" + "█" * 7 + "▒"
 
@@ -41,4 +41,4 @@ def test_heads_that_see_different_keys_have_a_picture_each() -> None:
 
 def test_a_mask_too_large_to_draw_is_refused() -> None:
     with pytest.raises(UserError, match="too large to draw"):
-        places([Causal()], 65536, 65536)
+        allowed_entries([Causal()], 65536, 65536)

@@ -56,7 +56,7 @@ def test_divergences_and_ranks_of_the_udl_notebook() -> None:
         (spread.effective_rank, 1.0, 2.0),
         (spread.gini, 0.0, 0.75),
         (spread.hoyer, 0.0, 1.0),
-        (spread.keys_for, 4.0, 1.0),
+        (spread.count_keys_for, 4.0, 1.0),
         (spread.sparsity, 0.0, 0.75),
         (logits.jacobian_norm, 0.25, 0.0),
         (targets.sink, 0.25, 0.5),
@@ -77,9 +77,9 @@ def test_two_rows_that_share_among_four_keys_or_each_take_their_own(
 def test_small_metrics_by_hand() -> None:
     row = np.array([[[0.1, 0.2, 0.3, 0.4]]])
     assert spread.gini(row) == pytest.approx(0.25)
-    assert spread.keys_for(row, 0.7) == 2
-    assert spread.keys_for(row, 0.71) == 3
-    assert spread.keys_for(np.zeros((1, 1, 4))) == 0
+    assert spread.count_keys_for(row, 0.7) == 2
+    assert spread.count_keys_for(row, 0.71) == 3
+    assert spread.count_keys_for(np.zeros((1, 1, 4))) == 0
     assert spread.block_emptiness(np.tril(np.ones((64, 64), bool))) == 6 / 16
     assert logits.jacobian_norm(np.array([[[0.5, 0.5]]])) == pytest.approx(0.5)
     assert spread.rank_collapse(np.ones((3, 2))) == 0.0
@@ -109,8 +109,8 @@ def test_errors_by_hand() -> None:
     assert errors.mean_error(answer, expected) == 1.0
     assert errors.rms_error(answer, expected) == pytest.approx(math.sqrt(3))
     assert errors.relative_rms(answer, expected) == pytest.approx(math.sqrt(3 / 2))
-    assert not errors.close(answer, expected)
-    assert errors.close(expected + 1e-6, expected, "float32")
+    assert not errors.passes_assert_close(answer, expected)
+    assert errors.passes_assert_close(expected + 1e-6, expected, "float32")
     np.testing.assert_allclose(errors.cosines(np.eye(2), np.array([[2.0, 0.0], [1.0, 1.0]])), [1, 0.5**0.5])
 
 
@@ -126,7 +126,7 @@ def test_a_run_shows_the_metrics_that_it_is_asked_for() -> None:
 def test_every_metric_is_a_number_where_every_stage_is_formed() -> None:
     words = ("embeddings=random", "embeddings.tokens=[she,likes,she,likes,'.',coffee]")  # repeated, with a full stop
     found = comparison("metrics=all", "mask=causal", "head=2", "variant=[multi_head]", *words).checks[0].records
-    assert {each.metric for each in found} == set(metrics.known())
+    assert {each.metric for each in found} == set(metrics.all_metrics())
     assert [each.metric for each in found if math.isnan(each.value)] == []
 
 
@@ -229,7 +229,7 @@ def test_bfloat16_is_rounded_and_not_cut() -> None:
 def test_means_of_bfloat16_are_not_taken_in_bfloat16() -> None:
     """1024 queries each look at one key alone; in bfloat16 their sum stops at 256."""
     weights = np.eye(1024, dtype=executing.find_type("bfloat16"))[None, None]
-    found = measuring.spread(Trace(weights=weights), Rules(normalizer=rules.normalizer("softmax")))
+    found = measuring.measure_spread(Trace(weights=weights), Rules(normalizer=rules.normalizer("softmax")))
     assert (found["largest_weight"], found["entropy"], found["row_sum_error"]) == ([1.0], [0.0], [0.0])
 
 

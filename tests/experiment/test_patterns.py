@@ -39,7 +39,7 @@ def test_what_the_tokens_have_no_place_for_is_no_number() -> None:
     once = targets.measure_patterns(HEADS, ("a", "b", "c", "d", "e"))
     assert np.isnan([once["delimiter"], once["induction"]]).all()
     assert np.isnan(targets.measure_patterns(HEADS[:, :2], TOKENS)["induction"]).all()
-    other = targets.measure_patterns(HEADS, TOKENS, apart=True)
+    other = targets.measure_patterns(HEADS, TOKENS, is_cross_attention=True)
     assert all(np.isnan(other[name]).all() for name in ("previous", "self", "induction"))
     assert other["first"][1] == 1
     numbers = targets.measure_patterns(HEADS[:, :1, :1], ("a",))

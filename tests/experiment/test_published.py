@@ -16,7 +16,7 @@ from attn_exp.config.choices import choices
 from attn_exp.config.schema import Published, read_config
 from attn_exp.diagnosis.classroom.boxes import read_cells
 from attn_exp.errors import UserError
-from attn_exp.experiment.published import hold, read, rewritten
+from attn_exp.experiment.published import compare_with_document, parse_numbers, replace_numbers
 from attn_exp.experiment.row import Agreement, Comparison
 from attn_exp.report.sentences import summary
 from tests.compose import comparison
@@ -27,7 +27,7 @@ run = functools.cache(comparison)
 
 
 def held(found: Comparison, *entries: Published) -> tuple[Agreement, ...]:
-    return hold(replace(found.config, published=entries), found.problem, found.variants, found.traces)
+    return compare_with_document(replace(found.config, published=entries), found.problem, found.variants, found.traces)
 
 
 def broken(text: str, units: int) -> Iterator[str]:
@@ -137,14 +137,14 @@ TEXTS = [
 def test_numbers_and_half_their_last_digit(
     text: str, digits: int | None, values: list[float], half_units: list[float]
 ) -> None:
-    found, halves = read(text, digits)
+    found, halves = parse_numbers(text, digits)
     np.testing.assert_array_equal(found, values)
     np.testing.assert_array_equal(halves, half_units)
 
 
 def test_other_numbers_in_the_same_brackets() -> None:
-    assert rewritten("[[1.25, 3.  ], [4e-3]]", np.array([2 / 3, -1, 0.0123])) == "[[0.67, -1.00  ], [1e-02]]"
-    assert rewritten("[1.5 2]", np.array([2 / 3, -1]), 3) == "[0.667 -1.000]"
+    assert replace_numbers("[[1.25, 3.  ], [4e-3]]", np.array([2 / 3, -1, 0.0123])) == "[[0.67, -1.00  ], [1e-02]]"
+    assert replace_numbers("[1.5 2]", np.array([2 / 3, -1]), 3) == "[0.667 -1.000]"
 
 
 def test_heads_and_rows_count_from_one() -> None:
@@ -171,6 +171,6 @@ PRINTS = (
 @pytest.mark.parametrize("text", PRINTS)
 def test_a_print_of_any_library_is_its_numbers_alone(text: str) -> None:
     values = np.array([0.15, -2.0, 3.0, 1e-3])
-    np.testing.assert_array_equal(read(text)[0], values)
-    assert rewritten(rewritten(text, values * 2), values).count("3.0") == 1
+    np.testing.assert_array_equal(parse_numbers(text)[0], values)
+    assert replace_numbers(replace_numbers(text, values * 2), values).count("3.0") == 1
     np.testing.assert_array_equal(read_cells(text, "answer.q").values, values.reshape(2, 2))

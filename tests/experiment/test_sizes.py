@@ -55,7 +55,7 @@ def test_a_size_that_does_not_fit_is_refused_with_what_it_needs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text(MINE)
-    monkeypatch.setattr(long_runs, "free", lambda: 4 << 30)
+    monkeypatch.setattr(long_runs, "free_bytes", lambda: 4 << 30)
     if words.startswith("check"):  # which asks in a process of its own, where nothing is patched
         with pytest.raises(UserError) as error:
             cli.check_in_child(words.split()[1:], lambda said: None)
@@ -70,5 +70,5 @@ def test_parts_that_fit_alone_are_counted_together(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ("embeddings=random", "embeddings.tokens=5000", "embeddings.d_model=4000")
-    monkeypatch.setattr(long_runs, "free", lambda: 4 << 30)
+    monkeypatch.setattr(long_runs, "free_bytes", lambda: 4 << 30)
     assert "in total), but only 4.0 GiB are free" in refused(words, monkeypatch, capsys)

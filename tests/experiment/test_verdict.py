@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from attn_exp.experiment.verdict import Finding, Side, Smallest, Verdict, decide, unfinished
+from attn_exp.experiment.verdict import Finding, Side, Smallest, Verdict, decide, make_unfinished
 
 FINDINGS = (Finding("it can be called", "held"), Finding("values", "held", "2 cases"), Finding("masks", "not offered"))
 SMALLEST = Smallest("f(q=q, k=k)\nprint(1)", "[1.0]", "[2.0]")
@@ -64,7 +64,7 @@ not compared: masks
      -  masks""",
     ),
     "unfinished": (
-        unfinished("f", "it took too long", ""),
+        make_unfinished("f", "it took too long", ""),
         "f: not verified: it took too long\nasked:\n     ?  it answers  it took too long",
     ),
 }

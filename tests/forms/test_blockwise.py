@@ -80,7 +80,7 @@ def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks, "PLACES", BLOCK * BLOCK * 2)
     monkeypatch.setattr(tasks, "SLIVER", 3)
     monkeypatch.setattr(block, "PIECE", 8)
-    monkeypatch.setattr(operands, "WORTH", 8)
+    monkeypatch.setattr(operands, "RELATIVE_FROM", 8)
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)

@@ -29,7 +29,7 @@ def test_what_is_done_at_once_is_what_the_matrix_gives(
     q, k, v = drawn(*shape, dtype=dtype)
     q, v = q[..., 1:, :], v[..., 1:]
     expected = attn_exp.attention(q, k, v, scale=scale, is_causal=is_causal, form="matrix")
-    assert (plain.at_once(q, k, v, scale, is_causal) is None) == (is_causal and q.size < 2000)
+    assert (plain.attend_at_once(q, k, v, scale, is_causal) is None) == (is_causal and q.size < 2000)
     found = attn_exp.attention(q, k, v, scale=scale, is_causal=is_causal)
     assert found.dtype == dtype
     np.testing.assert_allclose(
@@ -45,7 +45,7 @@ def test_what_overflows_or_underflows_is_done_again_with_care(
 ) -> None:
     q, k, v = (np.abs(each) + 1 for each in drawn(1, heads, 50, 4, dtype=dtype))
     v[0, -1, 0, 0] = large if abs(scale) > 1 else large * np.finfo(dtype).max
-    assert plain.at_once(q, k, v, scale) is None
+    assert plain.attend_at_once(q, k, v, scale) is None
     if np.isfinite(large):
         expected = attn_exp.attention(q, k, v, scale=scale, form="matrix")
         found = attn_exp.attention(q, k, v, scale=scale)

@@ -35,12 +35,12 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         (tasks, "KEYS", 16),
         (tasks, "PLACES", 256),
         (operands, "ROWS", 8),
-        (operands, "LEAST", 4),
+        (operands, "LEAST_ROWS", 4),
         (tasks, "SLIVER", 3),
         (block, "PIECE", 32),
-        (operands, "WORTH", 32),
-        (plain, "ALONE", 8),
-        (plain, "UNHELD", 64),
+        (operands, "RELATIVE_FROM", 32),
+        (plain, "ONE_THREAD", 8),
+        (plain, "SINGLE_THREADED", 64),
     ):
         monkeypatch.setattr(module, name, value)
     yield

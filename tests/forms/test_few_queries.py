@@ -41,11 +41,11 @@ RULES = {
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces of few keys, runs of fewer, and nothing done at once."""
     for module, name, value in (
-        (blockwise, "LONG", 24),
+        (blockwise, "LEAST_KEYS_PER_PIECE", 24),
         (tasks, "KEYS", 16),
         (tasks, "PLACES", 512),
         (tasks, "SLIVER", 3),
-        (plain, "UNHELD", 0),
+        (plain, "SINGLE_THREADED", 0),
     ):
         monkeypatch.setattr(module, name, value)
 

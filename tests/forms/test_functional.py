@@ -37,7 +37,7 @@ CASES: list[tuple[dict[str, Any], str]] = [
     ({"nonpad_kv_seqlen": [5, 6]}, "expected lengths from 0 to 5, the number of keys"),
     ({"window": (-2, 0)}, "window left=-2: expected a whole number of keys, or -1"),
     ({"window": (0, 1.5)}, "window right=1.5: expected a whole number of keys, or -1"),
-    ({"softcap": -1.0}, "softcap=-1.0: expected a number of at least 0"),
+    ({"softcap": -1.0}, "softcap=-1.0: expected 0 (off) or a positive number"),
     ({"softmax_precision": 7}, "softmax_precision=7: expected"),
     ({"form": "matrx"}, "unknown form 'matrx'; did you mean matrix?"),
 ]  # fmt: skip

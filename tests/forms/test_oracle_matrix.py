@@ -207,5 +207,5 @@ def test_every_rule_has_a_yaml_that_lists_its_settings() -> None:
         shipped(name)
         group = group_of(name)
         settings = yaml.safe_load((CONF / group / f"{name}.yaml").read_text(encoding="utf-8"))[name]
-        kind = rules.kind(group, name)
+        kind = rules.rule_class(group, name)
         assert set(settings) == ({field.name for field in fields(kind)} if is_dataclass(kind) else set())

@@ -10,7 +10,7 @@ import pytest
 
 from attn_exp.config.compose import composed
 from attn_exp.problem import input_files
-from attn_exp.problem.drawing import as_printed
+from attn_exp.problem.drawing import parse_printed
 from attn_exp.problem.problem import build
 from tests.refusal import refusal
 
@@ -37,7 +37,7 @@ TEXTS = {
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_it_is_read_as_it_was_printed(name: str) -> None:
-    np.testing.assert_array_equal(as_printed(TEXTS[name], "embeddings.vectors"), X)
+    np.testing.assert_array_equal(parse_printed(TEXTS[name], "embeddings.vectors"), X)
 
 
 def test_yaml_holds_it_as_a_block_of_text(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_yaml_holds_it_as_a_block_of_text(tmp_path: Path) -> None:
     np.testing.assert_array_equal(problem.x, X)
     for name, matrix in matrices.items():
         np.testing.assert_array_equal(problem.projections[name], matrix)
-    assert input_files.of(config) == {}
+    assert input_files.list_input_files(config) == {}
 
 
 @pytest.mark.parametrize(
@@ -71,4 +71,4 @@ def test_yaml_holds_it_as_a_block_of_text(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_matrix_is_told(text: str, message: str) -> None:
-    assert message in refusal(as_printed, text, "embeddings.vectors")
+    assert message in refusal(parse_printed, text, "embeddings.vectors")

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from attn_exp.problem.drawing import begun
-from attn_exp.problem.sources import Start, start
+from attn_exp.problem.drawing import seed_source
+from attn_exp.problem.sources import Input, read_input
 from tests.compose import config
 from tests.refusal import refusal
 
 
-def begin(*words: str) -> Start:
+def begin(*words: str) -> Input:
     found = config(*words)
-    return start(found.embeddings, begun(found.generator, found.seed))
+    return read_input(found.embeddings, seed_source(found.generator, found.seed))
 
 
 def file(folder: Path, name: str, content: str) -> str:

@@ -74,7 +74,7 @@ def test_a_bias_goes_by_the_names_that_people_give_it(called: str, tmp_path: Pat
     "name", ["mask", "ln_1.weight", "mlp.c_fc.weight", "h.0.attn.masked_bias", "position_ids", "", "1", "."]
 )
 def test_what_is_called_otherwise_is_no_projection(name: str) -> None:
-    assert from_files.meant_projection(name) is None
+    assert from_files.guess_projection(name) is None
 
 
 def test_matrices_turned_as_linear_layers_keep_them(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_fewer_heads_of_keys_than_of_queries(tmp_path: Path) -> None:
     keys, values = STREAM.standard_normal((1, 4, 3)), STREAM.standard_normal((1, 4, 5))
     given = {"W_q": by_heads(Q, 2), "W_k": keys, "W_v": values}
     np.savez(tmp_path / "w.npz", **given)
-    from attn_exp.problem.from_files import projections as read  # noqa: PLC0415 - here without the run, which pools
+    from attn_exp.problem.from_files import read_projections as read  # noqa: PLC0415 - here without the run, which pools
 
     got = read(
         config("projections=file", f"projections.file={tmp_path}/w.npz").projections, Inputs(np.eye(4), np.eye(4)), 2

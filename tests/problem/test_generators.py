@@ -60,7 +60,7 @@ def test_each_draw_has_the_key_that_a_notebook_would_give_it() -> None:
     mine = begun(5, "jax_split")
     for sub in random.split(key, 3):
         assert_array_equal(mine.uniform((4,), 0, 1), random.uniform(sub, (4,)))
-    mine = generators.begin("jax", 5, alone=True)
+    mine = generators.begin("jax", 5, draws_once=True)
     assert_array_equal(mine.uniform((4,), 0, 1), random.uniform(key, (4,)))
     mine = begun(5, "jax")
     for _ in range(3):

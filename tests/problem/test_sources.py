@@ -88,7 +88,7 @@ NONE = ("variant=[blockwise]", "projections=identity")
 
 
 def free(monkeypatch: pytest.MonkeyPatch, gib: int) -> None:
-    monkeypatch.setattr(long_runs, "free", lambda: gib * 2**30)
+    monkeypatch.setattr(long_runs, "free_bytes", lambda: gib * 2**30)
 
 
 def test_what_it_would_make_is_refused_before_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,7 +55,7 @@ def test_what_a_tokenizer_ends_in_is_one_line(name: str, tmp_path: Path) -> None
     write_bert(tmp_path)
     (tmp_path / "tokenizer.json").write_text(json.dumps(PLAIN | changed), encoding="utf-8")
     settings = Model(family="bert", path=str(tmp_path), text="hello a b")
-    assert said in refusal(models.begin, settings, Pass())
+    assert said in refusal(models.begin_pass, settings, Pass())
 
 
 def test_one_that_comes_to_no_end_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,14 +66,14 @@ def test_one_that_comes_to_no_end_is_ended(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "tokenizer.json").write_text(json.dumps(whole), encoding="utf-8")
     monkeypatch.setattr(_checkpoint, "LEAST_SECONDS", 1)
     settings = Model(family="bert", path=str(tmp_path), text="a")
-    assert "tokenizer.json cannot be used (" in refusal(models.begin, settings, Pass())
+    assert "tokenizer.json cannot be used (" in refusal(models.begin_pass, settings, Pass())
 
 
 def test_a_text_of_bytes_that_are_none_is_refused(tmp_path: Path) -> None:
     write_bert(tmp_path)
     (tmp_path / "tokenizer.json").write_text(json.dumps(PLAIN), encoding="utf-8")
     settings = Model(family="bert", path=str(tmp_path), text="a\udce9")
-    assert "model.text holds bytes that are not text" in refusal(models.begin, settings, Pass())
+    assert "model.text holds bytes that are not text" in refusal(models.begin_pass, settings, Pass())
 
 
 def test_the_process_that_cuts_texts_loads_no_array_and_the_run_no_tokenizer() -> None:

@@ -9,14 +9,14 @@ import pytest
 
 from attn_exp.config.inputs import STREAMS, Embeddings
 from attn_exp.errors import UserError
-from attn_exp.problem.drawing import begun
-from attn_exp.problem.sources import Start, start
+from attn_exp.problem.drawing import seed_source
+from attn_exp.problem.sources import Input, read_input
 from tests.compose import config
 
 
-def begin(*words: str) -> Start:
+def begin(*words: str) -> Input:
     found = config("embeddings=words", *words)
-    return start(found.embeddings, begun(STREAMS, found.seed))
+    return read_input(found.embeddings, seed_source(STREAMS, found.seed))
 
 
 def vectors(*words: str) -> dict[str, list[float]]:
@@ -61,7 +61,7 @@ def test_the_seed_decides_and_the_width_does_not() -> None:
 def test_words_and_the_marks_around_them(text: str, words: list[str]) -> None:
     if "${" not in text:
         assert list(begin(f"embeddings.text={text}").tokens) == words
-    found = start(Embeddings(text=text, d_model=2), begun(STREAMS, 0))
+    found = read_input(Embeddings(text=text, d_model=2), seed_source(STREAMS, 0))
     assert list(found.tokens) == words
     assert all(unicodedata.is_normalized("NFC", word) for word in found.tokens)
 
@@ -88,7 +88,7 @@ def test_a_list_of_words_is_taken_as_it_is() -> None:
 def test_what_is_no_text_is_told_in_one_line(words: str, message: str) -> None:
     with pytest.raises(UserError) as error:
         found = config(*words.split("|"))
-        start(found.embeddings, begun(STREAMS, found.seed))
+        read_input(found.embeddings, seed_source(STREAMS, found.seed))
     assert message in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -99,4 +99,6 @@ def test_a_generator_draws_one_table_with_a_row_for_each_word_in_order() -> None
     found = config("embeddings=words", "embeddings.text=to be or to", "generator=torch", "seed=123")
     torch.manual_seed(123)
     table = torch.nn.Embedding(3, 8)(torch.tensor([2, 0, 1, 2]))
-    np.testing.assert_array_equal(start(found.embeddings, begun("torch", 123)).stages["x"], table.detach().numpy())
+    np.testing.assert_array_equal(
+        read_input(found.embeddings, seed_source("torch", 123)).stages["x"], table.detach().numpy()
+    )

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import attn_exp
-from attn_exp.experiment.executing import departures
-from attn_exp.experiment.metrics.logits import split
-from attn_exp.experiment.row import settled_as
+from attn_exp.experiment.executing import find_departures
+from attn_exp.experiment.metrics.logits import split_weights
+from attn_exp.experiment.row import find_settled
 from attn_exp.report.walk import Step, steps
 from attn_exp.runs.execution import Result
 from tests.report.render import page_of
@@ -71,10 +71,10 @@ def result(*words: str) -> Result:
 @pytest.mark.parametrize("stage", ["q", "k", "v", "scores", "logits", "masked", "weights", "context", "output"])
 def test_any_stage_that_does_not_follow_is_found(stage: str) -> None:
     comparison = result("mask=causal", "score=softcap").comparison
-    settled, trace = settled_as(comparison, "matrix"), comparison.traces["matrix"]
-    assert departures(settled, comparison.problem, trace) == ()
+    settled, trace = find_settled(comparison, "matrix"), comparison.traces["matrix"]
+    assert find_departures(settled, comparison.problem, trace) == ()
     moved = trace.replace(**{stage: getattr(trace, stage) + 0.25})
-    assert departures(settled, comparison.problem, moved)[0] == stage
+    assert find_departures(settled, comparison.problem, moved)[0] == stage
 
 
 @pytest.mark.long
@@ -97,7 +97,7 @@ def test_a_function_of_ones_own_is_not_said_to_follow_the_definition(tmp_path: P
 def test_the_page_begins_with_the_weights_that_the_mistake_gave(mistake: str) -> None:
     """The slider stands at what the scores were multiplied by, and the picture says what was done."""
     made = result(f"mistake={mistake}").comparison
-    found = split(made, "matrix")
+    found = split_weights(made, "matrix")
     trace = made.traces["matrix"]
     assert found is not None and trace.scores is not None and trace.weights is not None
     assert found.own == pytest.approx({"no_scale": 1.0, "scale_by_d": 0.25}[mistake])
@@ -108,7 +108,7 @@ def test_the_page_begins_with_the_weights_that_the_mistake_gave(mistake: str) ->
 
 
 def test_logits_that_are_no_multiple_of_the_scores_have_no_slider() -> None:
-    assert split(result("mistake=softcap_before_scale", "score=softcap").comparison, "matrix") is None
+    assert split_weights(result("mistake=softcap_before_scale", "score=softcap").comparison, "matrix") is None
 
 
 def test_weights_are_called_random_if_their_queries_or_keys_are() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from attn_exp.experiment.row import settled_as
+from attn_exp.experiment.row import find_settled
 from attn_exp.report.charts import chart_as_svg
 from attn_exp.report.figures import weights
 from attn_exp.report.views import make_views
@@ -74,15 +74,15 @@ def test_masked_cells_of_a_figure_are_grey_and_hold_no_number() -> None:
 def test_without_a_mask_nothing_is_closed_and_a_leak_is_not_hidden() -> None:
     plain = comparison("variant=[matrix]")
     weights = np.zeros((1, 3, 3))
-    assert find_masked(settled_as(plain, "matrix"), weights) is None
+    assert find_masked(find_settled(plain, "matrix"), weights) is None
     causal = comparison("variant=[matrix]", "mask=causal")
     weights[0, 0, 2] = 0.1
-    found = find_masked(settled_as(causal, "matrix"), weights)
+    found = find_masked(find_settled(causal, "matrix"), weights)
     assert found is not None and found.tolist() == [[[False, True, False], [False, False, True], [False] * 3]]
 
 
 def test_queries_after_a_past_see_it() -> None:
     """Two past keys and two queries: the first new query sees three keys, the second all four."""
     words = ("mask=causal", "embeddings=random", "embeddings.tokens=4", "past=2")
-    found = find_masked(settled_as(comparison("variant=[matrix]", *words), "matrix"), np.zeros((1, 2, 4)))
+    found = find_masked(find_settled(comparison("variant=[matrix]", *words), "matrix"), np.zeros((1, 2, 4)))
     assert found is not None and found.tolist() == [[[False, False, False, True], [False] * 4]]

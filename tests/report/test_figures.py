@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from attn_exp.arrays import Array
-from attn_exp.experiment.metrics.logits import curves
+from attn_exp.experiment.metrics.logits import make_curves
 from attn_exp.experiment.row import Comparison
 from attn_exp.report import notebook
 from attn_exp.report.charts.chart import Chart, Heat, Plot
@@ -69,7 +69,7 @@ def test_rows_that_share_out_less_or_more_than_one_have_no_entropy(words: str) -
 
 def test_the_sweep_passes_through_the_run_and_marks_the_root(coffee: Comparison) -> None:
     panels = make_views(coffee).panels
-    single, double = curves([(panel.title, panel.split) for panel in panels if panel.split is not None])
+    single, double = make_curves([(panel.title, panel.split) for panel in panels if panel.split is not None])
     assert (single.standard, double.standard) == (1 / math.sqrt(4), 1 / math.sqrt(2))
     rows = {row.variant: row for row in coffee.rows}
     for sweep, variant in ((single, "looped"), (double, "multi_head")):

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from attn_exp.experiment.executing import execute
-from attn_exp.experiment.row import Comparison, settled_as
-from attn_exp.problem.problem import Problem, with_sides
+from attn_exp.experiment.row import Comparison, find_settled
+from attn_exp.problem.problem import Problem, fill_in_qkv
 from tests.report.live_page import CELLS, show, type_into
 from tests.report.tab import Tab
 
@@ -40,7 +40,7 @@ def changed(problem: Problem, now: Numbers) -> Problem:
         name: arrays[name].reshape(array.shape) if name in arrays else array
         for name, array in problem.projections.items()
     }
-    return with_sides(replace(problem, x=arrays["x"], memory=arrays.get("memory"), projections=projections))
+    return fill_in_qkv(replace(problem, x=arrays["x"], memory=arrays.get("memory"), projections=projections))
 
 
 def numbers(nested: Any) -> np.ndarray[Any, Any]:
@@ -57,7 +57,7 @@ def check(opened: Tab, found: Comparison) -> None:
     """Hold all that the page has computed, and all that it shows of it, to NumPy."""
     now = opened.ask("attention.live.now")
     stages, problem = json.loads(opened.ask(STAGES)), changed(found.problem, now)
-    traces = [execute(settled_as(found, name), problem) for name in leaders(found)]
+    traces = [execute(find_settled(found, name), problem) for name in leaders(found)]
     for walk, trace in zip(stages, traces, strict=True):
         for name, array in trace.stages():
             apart = numbers(walk[name])

@@ -71,13 +71,13 @@ def test_changes_give_the_comparison_that_the_program_computes(
     opened: Tab, tmp_path: Path, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The program, given the changed problem, says the same of every row after each change."""
-    found, known = show(opened, tmp_path, *words), comparing.prepared
+    found, known = show(opened, tmp_path, *words), comparing.prepare
 
     def with_changes(config: Config, *others: Any) -> Any:
         config, _, variants = known(config, *others)
         return config, changed(found.problem, opened.ask("attention.live.now")), variants
 
-    monkeypatch.setattr(comparing, "prepared", with_changes)
+    monkeypatch.setattr(comparing, "prepare", with_changes)
     source = random.Random(" ".join(words))
     for _ in range(3):
         type_into(opened, source.randrange(opened.ask(CELLS)), f"{source.uniform(-3, 3):.{source.randrange(0, 4)}f}")

@@ -13,7 +13,7 @@ import pytest
 
 from attn_exp import registry, rules
 from attn_exp.rules.example import Example
-from attn_exp.rules.from_outside import difference
+from attn_exp.rules.from_outside import describe_difference
 from attn_exp.rules.positions.position import Position
 
 GROUPS = ("mask", "score", "position", "normalizer")
@@ -56,19 +56,19 @@ def close(outcome: Any, written: Any, wanted: Example) -> None:
 def test_a_member_gives_what_its_file_draws(group: str, name: str) -> None:
     for wanted in both(group, name):
         rule = rules.normalizer(name) if group == "normalizer" else rules.make(group, name, wanted.settings)
-        assert difference(group, rule, wanted) == ""
+        assert describe_difference(group, rule, wanted) == ""
 
 
 def test_another_outcome_is_a_difference() -> None:
     """What holds all examples would be silent about each of these."""
     causal, softmax = rules.make("mask", "causal", {}), rules.normalizer("softmax")
-    assert difference("mask", causal, Example({}, ("█·", "·█"))) == "row 1, column 0 is 1, expected 0"
+    assert describe_difference("mask", causal, Example({}, ("█·", "·█"))) == "row 1, column 0 is 1, expected 0"
     logits = Example({}, ((0.5, 0.4),), given=((0.0, 0.0),))
-    assert difference("normalizer", softmax, logits) == "row 0, column 1 is 0.5, expected 0.4"
-    assert "its shape is [1, 2]" in difference("normalizer", softmax, logits._replace(outcome=((0.5,),)))
+    assert describe_difference("normalizer", softmax, logits) == "row 0, column 1 is 0.5, expected 0.4"
+    assert "its shape is [1, 2]" in describe_difference("normalizer", softmax, logits._replace(outcome=((0.5,),)))
     rope = example("position", "rope")
     wrong = rope._replace(keys_after=rope.keys)
-    assert difference("position", drawn_position("rope"), wrong).startswith("for keys, row 1, column 0 is ")
+    assert describe_difference("position", drawn_position("rope"), wrong).startswith("for keys, row 1, column 0 is ")
 
 
 @pytest.mark.parametrize(("group", "name"), [member for member in MEMBERS if member[0] != "mask"])
@@ -95,7 +95,7 @@ def test_the_twin_of_a_position_turns_keys_as_its_file_draws(group: str, name: s
 @pytest.mark.parametrize("name", rules.names("position"))
 def test_a_position_that_turns_keys_in_its_own_way_draws_them(name: str) -> None:
     """Rows of queries show nothing of a `turn_key`: its sign would be right by definition."""
-    kind: type[Position] = rules.kind("position", name)
+    kind: type[Position] = rules.rule_class("position", name)
     if kind.turn_key is not Position.turn_key:
         assert len(example("position", name).keys) > 1, f"position={name} has a turn_key, and its EXAMPLE no keys"
 

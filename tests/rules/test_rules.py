@@ -23,7 +23,7 @@ from attn_exp.rules.masks.window import Window
 from attn_exp.rules.positions.rope import Rope
 from attn_exp.rules.positions.rope_llama3 import RopeLlama3
 from attn_exp.rules.positions.sinusoidal import Sinusoidal
-from attn_exp.rules.rules import Rules, places, visible, whole_grid
+from attn_exp.rules.rules import Rules, allowed_entries, queries_with_keys, whole_grid
 from attn_exp.rules.scores.added import Added
 from attn_exp.rules.scores.additive import Additive
 from attn_exp.rules.scores.alibi import Alibi, slopes
@@ -215,8 +215,8 @@ def test_queries_that_see_a_key_are_those_of_the_whole_mask(rows: int) -> None:
     keys = 600
     values = np.random.default_rng(0).random((rows, keys)) < 2 / keys
     for masks in ((), (Causal(),), (Causal(), UpToLast()), (Allowed(values[None, None]), Causal())):
-        seen = visible(Rules(masks=masks, offset=400), 2, rows, keys)
-        np.testing.assert_array_equal(seen, places(masks, rows, keys, 400, 2).any(axis=-1))
+        seen = queries_with_keys(Rules(masks=masks, offset=400), 2, rows, keys)
+        np.testing.assert_array_equal(seen, allowed_entries(masks, rows, keys, 400, 2).any(axis=-1))
 
 
 MISFITS = [

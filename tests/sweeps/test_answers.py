@@ -83,7 +83,7 @@ def answered(
             shown = "" if math.isnan(entropy) else repr(entropy + spread * noise(at, 7))
             lines.append([str(at), str(seed), *labels, "ok", "", "one", shown, *tail])
     axes = [axis("seed", seeds), *(axis(key, len(values)) for key, values in names.items())]
-    asked = [name for name in more if name in metrics.known() and name not in METRICS]
+    asked = [name for name in more if name in metrics.all_metrics() and name not in METRICS]
     return summarize(head, lines, axes, asked, matters=matters, exact=exact).answers
 
 

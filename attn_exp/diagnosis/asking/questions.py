@@ -18,7 +18,7 @@ from attn_exp.diagnosis.asking.case import Case, expected
 from attn_exp.diagnosis.asking.offer import Offer, cuts_heads, has_batch, has_heads, is_joined
 from attn_exp.diagnosis.asking.request import Filler, Gap, Request
 from attn_exp.experiment import long_runs
-from attn_exp.experiment.library_conventions import blind
+from attn_exp.experiment.library_conventions import sees_nothing
 from attn_exp.forms.pipeline import Around, Given, Recipe
 from attn_exp.forms.steps import share, share_in_turns
 from attn_exp.rules.masks.array import Allowed
@@ -110,7 +110,7 @@ def other_sizes(maker: HeadsMaker) -> Iterator[Case]:
         maker.case("many queries, few keys", 23, 3, size=6, batch=1, heads=1, optional=True),
     ]
     chosen = cases[1:2] if maker.request.few else cases
-    yield from (case for case in chosen if not blind(expected(case)["masked"]).any())
+    yield from (case for case in chosen if not sees_nothing(expected(case)["masked"]).any())
 
 
 def layer_cases(request: Request, offer: Offer, quick: bool, inside: Inside | None = None) -> Iterator[Case]:
@@ -208,11 +208,11 @@ def refuse_large_cases(maker: Maker, quick: bool) -> None:
     longest = MIDDLE if quick else LONGEST
     rows, keys = maker.fit_sizes(maker.request.masks, longest, longest)
     layer_size = 0 if maker.offer.core else MATRICES * (maker.heads * SIZE) ** 2
-    byte_count = long_runs.NUMBER * (STAGES * maker.examples * maker.heads * rows * (keys + SIZE) + layer_size)
+    byte_count = long_runs.FLOAT_BYTES * (STAGES * maker.examples * maker.heads * rows * (keys + SIZE) + layer_size)
     is_kv_head_typed = maker.request.kv_head is not None and "head" not in maker.request.names_typed
     setting = f"kv_head={maker.request.kv_head}" if is_kv_head_typed else f"head={maker.heads}"
     long_runs.refuse_too_large(
-        [long_runs.Need(byte_count, setting, f"for test cases of {longest} tokens", "choose fewer heads")]
+        [long_runs.Estimate(byte_count, setting, f"for test cases of {longest} tokens", "choose fewer heads")]
     )
 
 

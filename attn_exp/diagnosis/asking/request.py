@@ -19,9 +19,9 @@ from attn_exp.config.compose import composed
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError
 from attn_exp.experiment.library_conventions import convention
-from attn_exp.experiment.variant import multiplier
-from attn_exp.problem.sources.words import listed
-from attn_exp.rules import make_all, masks, normalizer
+from attn_exp.experiment.variant import choose_multiplier
+from attn_exp.problem.sources.words import list_words
+from attn_exp.rules import make_all, make_masks, normalizer
 from attn_exp.rules.grid import Grid
 from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.masks.mask import AllOf, AnyOf, Holes, Mask, Span
@@ -84,7 +84,7 @@ class Request:
 
     def rules(self, size: int, rows: int, keys: int) -> Rules:
         return Rules(
-            scale=multiplier(self.scale, size), masks=self.masks, scores=self.scores, normalizer=self.normalizer,
+            scale=choose_multiplier(self.scale, size), masks=self.masks, scores=self.scores, normalizer=self.normalizer,
             offset=self.find_offset(self.masks, rows, keys), bend_last=self.caps_last,
         )  # fmt: skip
 
@@ -140,14 +140,14 @@ def read_request_fields(settings: Sequence[str]) -> dict[str, Any]:
     if config.variant and "variant" in names_typed:
         raise UserError("a check compares one function with the definition; variant= belongs to a run")
     library, is_named = convention(config.convention), config.convention != "none"
-    config_masks = masks(config.mask, config.mask_join, library.blocks, token_names(config))
+    config_masks = make_masks(config.mask, config.mask_join, library.blocks, token_names(config))
     return {
         "masks": tuple(map(repeat_pattern, config_masks)),
         "scores": make_all("score", config.score),
         "positions": make_all("position", config.position),
         "normalizer": normalizer(config.normalizer),
         "scale": config.scale,
-        "align": config.align or library.where_it_stands,
+        "align": config.align or library.default_align,
         "blocks": library.blocks,
         "empty": library.empty if is_named else "any",
         "tiled": library.tiled,
@@ -224,7 +224,7 @@ class Gap(Padding):
 
 def token_names(config: Config) -> Sequence[str]:
     if config.embeddings.text is not None:
-        return listed(config.embeddings.text)
+        return list_words(config.embeddings.text)
     return config.embeddings.tokens if isinstance(config.embeddings.tokens, tuple) else ()
 
 

@@ -34,7 +34,7 @@ from attn_exp.forms import steps
 from attn_exp.forms.pipeline import At, Recipe, Step
 from attn_exp.mistakes.mistake import Change as RecipeChange
 from attn_exp.mistakes.mistake import together
-from attn_exp.mistakes.scores import sloped, up_to_8
+from attn_exp.mistakes.scores import change_slopes, up_to_8
 from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.masks.window import Window
 
@@ -119,7 +119,7 @@ def list_assumable_settings(caller: Caller, case: Case) -> list[tuple[str, Recip
     """
     single = [(settings, change) for settings, change in list_other_settings(case.recipe) if is_meant(settings, caller)]
     if case.recipe.heads & (case.recipe.heads - 1):
-        single += [(f"{settings} {TWO_TO_THE}", together(change, sloped(up_to_8))) for settings, change in single
+        single += [(f"{settings} {TWO_TO_THE}", together(change, change_slopes(up_to_8))) for settings, change in single
                    if settings == "score=alibi"]  # fmt: skip
     masks = [(settings, change) for settings, change in single if settings.startswith("mask=")]
     others = [(settings, change) for settings, change in single if not settings.startswith("mask=")]

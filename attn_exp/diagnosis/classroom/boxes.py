@@ -20,9 +20,9 @@ import numpy as np
 from attn_exp import machine
 from attn_exp.arrays import Array, Shape
 from attn_exp.errors import UserError, brief, reason
-from attn_exp.experiment.published import NUMBER, bare, count_digits, most_decimals
+from attn_exp.experiment.published import NUMBER, count_digits, most_decimals, strip_wrapper
 from attn_exp.problem.files.numpy_files import read_npy
-from attn_exp.problem.files.tables import BLANK, COMMA, SEMICOLON, TAB, names_columns, rows_of
+from attn_exp.problem.files.tables import BLANK, COMMA, SEMICOLON, TAB, has_column_names, parse_rows
 from attn_exp.problem.problem import Problem
 
 KEYED = ("scores", "logits", "capped", "masked", "weights")
@@ -222,7 +222,7 @@ def read_cells(given: Any, key: str) -> Cells:
         UserError: the file does not exist, a cell is not a number, or rows have different lengths.
     """
     if isinstance(given, str | Path):
-        text = bare(str(given)).strip()
+        text = strip_wrapper(str(given)).strip()
         if text.startswith("["):
             return parse_cells(parse_lists(text, key), key)
         words = text.replace(",", " ").split()  # a row of numbers may stand without brackets
@@ -310,7 +310,7 @@ def read_file(path: Path, key: str) -> Cells:
                 raise UserError(f"{key}={path}: expected an array of real numbers")
             return read_array(array, key)
         text = machine.decoded(machine.read(path)).removeprefix("\ufeff")
-        stripped = bare(text).strip()
+        stripped = strip_wrapper(text).strip()
         return parse_cells(parse_lists(stripped, key), key) if PASTED.match(stripped) else read_table(text, key)
     except UserError:
         raise
@@ -320,11 +320,11 @@ def read_file(path: Path, key: str) -> Cells:
 
 def read_table(text: str, key: str) -> Cells:
     """Read a CSV table that may have column names in its first row and row names in its first column."""
-    lines = rows_of(re.sub(r"^[ \t]*#.*$", "", text, flags=re.MULTILINE), (COMMA, SEMICOLON, TAB, BLANK))
+    lines = parse_rows(re.sub(r"^[ \t]*#.*$", "", text, flags=re.MULTILINE), (COMMA, SEMICOLON, TAB, BLANK))
     rows = [row for row in lines if any(cell.strip() for cell in row)]
     if not rows:
         raise UserError(f"{key}: the file is empty")
-    header = rows[0] if names_columns(rows[0], rows[1:], key, is_number) else None
+    header = rows[0] if has_column_names(rows[0], rows[1:], key, is_number) else None
     body = rows[1:] if header else rows
     has_corner = header is not None and (not header[0].strip() or len(header) == len(body[0]) - 1)
     has_names = has_corner or all(not is_number(row[0]) and len(row) > 1 for row in body)

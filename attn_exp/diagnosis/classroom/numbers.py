@@ -52,7 +52,7 @@ from attn_exp.diagnosis.recipes.candidates import (
 )
 from attn_exp.errors import UserError, unknown
 from attn_exp.experiment import long_runs
-from attn_exp.experiment.executing import STAGES, Stages, follows_steps, given_to, right
+from attn_exp.experiment.executing import STAGES, Stages, follows_steps, make_input, make_recipe
 from attn_exp.experiment.variant import Settled
 from attn_exp.experiment.verdict import HELD, REMARK, Finding, Verdict, decide
 from attn_exp.forms.pipeline import Recipe
@@ -75,7 +75,7 @@ class Prediction:
 
 
 def case_of(sheet: Sheet) -> Case:
-    return Case("numbers", sheet.right, given_to(sheet.settled, sheet.problem), explicit_scale=True)
+    return Case("numbers", sheet.right, make_input(sheet.settled, sheet.problem), explicit_scale=True)
 
 
 def candidates_of(sheet: Sheet) -> list[Candidate]:
@@ -91,8 +91,10 @@ def catalogue(sheet: Sheet) -> list[Prediction]:
         UserError: the results would not fit in memory.
     """
     head, rows, keys = sheet.settled.head, len(sheet.problem.tokens), sheet.problem.keys
-    needed, purpose = MATRICES * long_runs.NUMBER * head * rows * keys, "to compute every known mistake"
-    long_runs.refuse_too_large([long_runs.Need(needed, f"embeddings.tokens={rows}", purpose, "explain fewer tokens")])
+    needed, purpose = MATRICES * long_runs.FLOAT_BYTES * head * rows * keys, "to compute every known mistake"
+    long_runs.refuse_too_large(
+        [long_runs.Estimate(needed, f"embeddings.tokens={rows}", purpose, "explain fewer tokens")]
+    )
     case = case_of(sheet)
     recipes = [(candidate, candidate.change(case)) for candidate in candidates_of(sheet)]
     return [Prediction(candidate, recipe, run_recipe(sheet, recipe)) for candidate, recipe in recipes]
@@ -164,7 +166,7 @@ class Numbers:
         for name, settled in self.variants.items():
             if name == sheet.settled.name or settled.mistakes or settled.refused:
                 continue
-            if follows_steps(settled, problem) and agrees(Sheet(settled, problem, sheet.boxes), right(settled)):
+            if follows_steps(settled, problem) and agrees(Sheet(settled, problem, sheet.boxes), make_recipe(settled)):
                 return Explained(setting=f"variant=[{name}]")
         candidates = []
         if problem.q is not None:

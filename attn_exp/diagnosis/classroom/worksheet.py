@@ -18,7 +18,7 @@ import numpy as np
 
 from attn_exp.arrays import Array, Shape
 from attn_exp.diagnosis.classroom.boxes import TURNED, Box
-from attn_exp.experiment.executing import STAGES, Stages, compute_stages, right, stages_of
+from attn_exp.experiment.executing import STAGES, Stages, compute_stages, make_recipe, try_stages
 from attn_exp.experiment.variant import Settled
 from attn_exp.experiment.verdict import BROKEN, HELD, Finding
 from attn_exp.forms.pipeline import Recipe, Step
@@ -79,11 +79,11 @@ class Sheet:
 
     @property
     def right(self) -> Recipe:
-        return right(self.settled)
+        return make_recipe(self.settled)
 
 
 def run_recipe(sheet: Sheet, recipe: Recipe) -> Stages | None:
-    return stages_of(recipe, sheet.settled, sheet.problem)
+    return try_stages(recipe, sheet.settled, sheet.problem)
 
 
 def get_stage(computed: Stages | None, box: Box) -> Array | None:

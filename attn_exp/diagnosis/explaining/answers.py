@@ -56,7 +56,7 @@ from attn_exp.diagnosis.recipes.combinations import (
 )
 from attn_exp.forms.pipeline import Given
 from attn_exp.mistakes.behaviour import first_keys
-from attn_exp.mistakes.precision import rounded as rounded_to
+from attn_exp.mistakes.precision import round_to_half as rounded_to
 
 SINGLE = DIGITS["float32"]
 LARGE, EQUAL = "large inputs", "equal inputs"

@@ -28,7 +28,7 @@ from attn_exp.diagnosis.calling.signatures import Adapter
 from attn_exp.diagnosis.calling.ways_to_call import Tried
 from attn_exp.diagnosis.explaining.answers import EQUAL, Answers
 from attn_exp.diagnosis.recipes.candidates import Change
-from attn_exp.experiment.library_conventions import blind
+from attn_exp.experiment.library_conventions import sees_nothing
 from attn_exp.experiment.verdict import Cells, Smallest, Stage
 from attn_exp.forms.pipeline import Given
 from attn_exp.own_code import OwnFunction
@@ -126,7 +126,7 @@ def is_valid_case(case: Case) -> bool:
     sizes = at_of(case)
     rules = (*case.recipe.rules.masks, *case.recipe.rules.scores)
     is_misfit = any(rule.misfit(sizes.heads, sizes.rows, sizes.keys) for rule in rules)
-    return not is_misfit and not blind(expected(case)["masked"]).any()
+    return not is_misfit and not sees_nothing(expected(case)["masked"]).any()
 
 
 def yield_smaller_cases(case: Case, caller: Caller) -> Iterator[Case]:

@@ -34,7 +34,7 @@ from attn_exp.diagnosis.observe.matrices import (
 from attn_exp.diagnosis.observe.recording import DifferentPathsError, Recording, find_height, lay, record_layer, unlay
 from attn_exp.diagnosis.observe.trace import find_axes
 from attn_exp.errors import UncalledError
-from attn_exp.experiment.verdict import HELD, Finding, Verdict, unfinished
+from attn_exp.experiment.verdict import HELD, Finding, Verdict, make_unfinished
 from attn_exp.own_code import OwnFunction
 
 BATCH, LENGTHS = 3, ((5, 7), (5, 5), (6, 6))
@@ -327,7 +327,7 @@ def read_parameter(path: str, array: Array, owner: Any) -> Iterator[tuple[str, A
 def leave_open(own: OwnFunction, observed: Observed, words: str, reason: str) -> Verdict:
     """Report a layer outside the definition as not verified; check only that its weights sum to 1."""
     if not any(is_mean(observed.recording, index) for index in range(len(observed.recording.first.operations))):
-        return unfinished(own.name, reason, words)
+        return make_unfinished(own.name, reason, words)
     computes, findings = "means of values, with weights that sum to 1", (Finding("weights sum to 1", HELD),)
     return Verdict(own.name, True, (), computes, findings, words, not_verified=(
         f"`scores` ({reason})", "`projections` before and after attention (the definition does not cover them)",

@@ -46,7 +46,7 @@ from attn_exp.experiment.verdict import (
     REMARK,
     Finding,
     Verdict,
-    unfinished,
+    make_unfinished,
 )
 from attn_exp.mistakes import mistake
 from attn_exp.own_code import OwnFunction, error_line, held
@@ -79,7 +79,7 @@ def check(own: OwnFunction, request: Request, quick: bool = False) -> Verdict:
             fault = error
         replaced = replaced_in_numpy()
         if replaced:
-            return unfinished(
+            return make_unfinished(
                 own.name, f"it replaced {', '.join(replaced)}, so the right answer cannot be computed",
                 request.words, CHECKED,
             )  # fmt: skip
@@ -96,7 +96,7 @@ def report_fault(own: OwnFunction, request: Request, fault: Exception) -> Verdic
     place = [path for path, _ in way_of(fault)][-1]
     is_theirs = place.is_relative_to(Path(own.file).parent) and not place.is_relative_to(HERE)
     if is_theirs or isinstance(fault, MemoryError | RecursionError):
-        return unfinished(own.name, f"it could not be checked: {error_line(fault)}", request.words, CHECKED)
+        return make_unfinished(own.name, f"it could not be checked: {error_line(fault)}", request.words, CHECKED)
     raise FaultError(f"{own.name} could not be checked ({fault_line(fault)})") from fault
 
 

@@ -49,7 +49,7 @@ from attn_exp.diagnosis.judging.unasked import HARMLESS
 from attn_exp.diagnosis.observe.matrices import UnreadMatricesError, answer_rows, are_close
 from attn_exp.diagnosis.recipes.candidates import what_mistakes_compute
 from attn_exp.errors import UncalledError
-from attn_exp.experiment.verdict import BROKEN, HELD, Finding, Verdict, unfinished
+from attn_exp.experiment.verdict import BROKEN, HELD, Finding, Verdict, make_unfinished
 from attn_exp.mistakes import mistake
 from attn_exp.own_code import OwnFunction
 
@@ -108,7 +108,7 @@ def check_layer(own: OwnFunction, request: Request, check: Check) -> Verdict:
     is_mixed = "batch_mixed" in verdict.mistakes
     is_swapped = (is_mixed or verdict.unexplained) and passes_with_swapped_axes(own, layer, request, check, is_mixed)
     if is_swapped or (is_mixed and "w" in next(iter(layer.inputs.values()))):  # w: columns of an image
-        return unfinished(own.name, "the token axis of its input is not known: set `layout`", request.words)
+        return make_unfinished(own.name, "the token axis of its input is not known: set `layout`", request.words)
     if verdict.mistakes == (STRIDED,) and layer.inputs.keys() <= {"x", "memory"}:
         verdict = leave_mistakes_open(verdict, "attention in which each head takes every h-th column", HEADS)
         return replace(verdict, alike=((STRIDED,),))
@@ -199,7 +199,7 @@ def check_bound(own: OwnFunction, layer: Layer, request: Request, check: Check) 
         return check_observed(own, observe(layer), request, check)
     if "c" in layer.inputs["q"] or len(set(map(len, layer.inputs.values()))) > 1:
         reason = "q, k and v must have the same axes, [b h t d] in any order; let the callable add missing axes"
-        return unfinished(own.name, reason, request.words)
+        return make_unfinished(own.name, reason, request.words)
     verdict = check(bound_function(layer), request)
     heads = layer.sizes.get("h")
     if verdict.unexplained and not layer.axes_told and heads:
@@ -207,7 +207,7 @@ def check_bound(own: OwnFunction, layer: Layer, request: Request, check: Check) 
     if not verdict.unexplained or layer.axes_told:
         return verdict
     reason = "its outputs differ from the definition, and the axes of its inputs are guessed: set `layout`"
-    return unfinished(own.name, reason, request.words)
+    return make_unfinished(own.name, reason, request.words)
 
 
 def add_layer_settings(request: Request, own: OwnFunction, layer: Layer) -> Request:

@@ -32,11 +32,11 @@ from attn_exp.diagnosis.judging.check import check
 from attn_exp.diagnosis.judging.check_layer import is_layer
 from attn_exp.diagnosis.observe.matrices import UnreadMatricesError
 from attn_exp.errors import OwnCodeError, UserError, first_line
-from attn_exp.experiment.compare import prepared
+from attn_exp.experiment.compare import prepare
 from attn_exp.experiment.executing import find_type
 from attn_exp.experiment.library_conventions import convention
 from attn_exp.experiment.variant import Bind, Settled
-from attn_exp.experiment.verdict import CHECKED, Verdict, unfinished
+from attn_exp.experiment.verdict import CHECKED, Verdict, make_unfinished
 from attn_exp.forms.form import Form
 from attn_exp.forms.pipeline import Given, Recipe
 from attn_exp.forms.trace import Trace
@@ -102,7 +102,9 @@ class OwnForm:
             quick = check(self.own, request, quick=True)
             return quick if not quick.is_wrong or quick.mistakes else check(self.own, request)  # may name it
         except (ValueError, IndexError, ArithmeticError) as error:  # raised at sizes that only this run's input has
-            return unfinished(self.own.name, f"it could not be checked: {first_line(error)}", request.words, CHECKED)
+            return make_unfinished(
+                self.own.name, f"it could not be checked: {first_line(error)}", request.words, CHECKED
+            )
 
     def attend(self, q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
         """Call the function with heads `[h t d]`, `[g s d]` and `[g s e]`.
@@ -172,7 +174,7 @@ def bind(settled: Settled, settings: Mapping[str, Any], seed: int) -> OwnForm:
     rules, conventions = settled.rules, convention(settings["convention"])
     request = Request(
         tuple(map(repeat_pattern, rules.masks)), rules.scores, settled.positions, rules.normalizer, settled.scale,
-        blocks=conventions.blocks, empty=conventions.empty, align=settings["align"] or conventions.where_it_stands,
+        blocks=conventions.blocks, empty=conventions.empty, align=settings["align"] or conventions.default_align,
         caps_last=conventions.caps_last, seed=seed, typed=frozenset(yield_settings(settings)),
         as_typed=True,
     )  # fmt: skip
@@ -244,7 +246,7 @@ def prepared_with_code(config: Config) -> tuple[Config, Problem, tuple[Settled, 
     Raises:
         UserError: the settings do not fit the problem, or a function cannot be imported or called.
     """
-    return prepared(config, bind=bind if any_named(variant.form for variant in config.variant.values()) else None)
+    return prepare(config, bind=bind if any_named(variant.form for variant in config.variant.values()) else None)
 
 
 # A PyTorch layer as a form of a run: a function of x and the run's matrices, written into its parameters

@@ -35,7 +35,7 @@ from attn_exp.diagnosis.recipes.candidates import (
     is_right,
     reproduces,
 )
-from attn_exp.experiment.library_conventions import blind
+from attn_exp.experiment.library_conventions import sees_nothing
 from attn_exp.experiment.verdict import Verdict
 from attn_exp.forms.pipeline import Recipe
 from attn_exp.forms.steps import share, share_in_turns
@@ -163,7 +163,7 @@ def describe_blind_row(case: Case, answer: Answer) -> str:
     """Return what the output of the first query that sees no key is: the first common choice that fits."""
     assert answer.output is not None
     stages = expected(case)
-    query = int(np.argmax(blind(stages["masked"])[0, 0]))
+    query = int(np.argmax(sees_nothing(stages["masked"])[0, 0]))
     row = answer.output[..., query, :]
     if np.isnan(row).any():
         return "NaN"

@@ -18,7 +18,7 @@ from attn_exp.arrays import Array, Arrays
 from attn_exp.diagnosis.observe.cores import Pair, Rows
 from attn_exp.diagnosis.observe.recording import Recording, stack_tokens, unlay
 from attn_exp.diagnosis.observe.trace import Producer, Trace, find_axes, follow_labels
-from attn_exp.forms.pipeline import Around, Norm, normed
+from attn_exp.forms.pipeline import Around, Norm, apply_norm
 
 Column = tuple[int, int]
 """A column of a projection: the index of the projection's operation, and the index of the column."""
@@ -386,14 +386,16 @@ def list_possible(before: Around, x: Array, inner_rows: Array, answer: Array, to
     if inner_rows.shape != answer.shape:
         return
     residuals = [replace(before, residual=True)] if x.shape == inner_rows.shape else []
-    residuals += [replace(before, residual=True, of_normed=True)] if residuals and before.before is not None else []
+    residuals += (
+        [replace(before, residual=True, residual_of_normed=True)] if residuals and before.before is not None else []
+    )
     yield from residuals
     for around in (before, *residuals):
         norm = fit_norm(around.finish(x, inner_rows), answer, tolerance)
         if norm is not None:
             yield replace(around, last=norm)
     for around in residuals:
-        norm = fit_norm(inner_rows, answer - (around.x(x) if around.of_normed else x), tolerance)
+        norm = fit_norm(inner_rows, answer - (around.x(x) if around.residual_of_normed else x), tolerance)
         if norm is not None:
             yield replace(around, inner=norm)
 
@@ -417,7 +419,7 @@ def find_norm(tokens: Array, inputs: Array, plural: str, tolerance: float) -> No
 def fit_norm(x: Array, target: Array, tolerance: float) -> Norm | None:
     """Fit the norm along the last axis that maps x to y, with its gain and shift; None if no norm does."""
     for kind, eps in itertools.product(NORM_KINDS, EPSILONS):
-        rows, target_rows = normed(kind, x, eps).reshape(-1, x.shape[-1]), target.reshape(-1, target.shape[-1])
+        rows, target_rows = apply_norm(kind, x, eps).reshape(-1, x.shape[-1]), target.reshape(-1, target.shape[-1])
         centred, centred_target = rows - rows.mean(axis=0), target_rows - target_rows.mean(axis=0)
         gain = (centred * centred_target).sum(axis=0) / np.maximum((centred * centred).sum(axis=0), 1e-300)
         shift = target_rows.mean(axis=0) - gain * rows.mean(axis=0)

@@ -28,7 +28,7 @@ from attn_exp.diagnosis.asking.case import (
     without_blind,
 )
 from attn_exp.diagnosis.asking.offer import at_of
-from attn_exp.experiment.executing import features
+from attn_exp.experiment.executing import list_features
 from attn_exp.forms.pipeline import Recipe
 from attn_exp.mistakes.mistake import Change as RecipeChange
 from attn_exp.rules import names as rule_names
@@ -199,7 +199,7 @@ def what_a_setting_computes(words: str) -> str:
 
 def list_mistakes(cases: Sequence[Case]) -> Iterator[Candidate]:
     """Yield every variant of every mistake that these cases can show, except remarks and losses of precision."""
-    features_present = features((case.recipe, case.given) for case in cases)
+    features_present = list_features((case.recipe, case.given) for case in cases)
     has_one_size = len({at_of(case).size for case in cases}) == 1  # then no other tells a constant from another factor
     for name in mistakes.names():
         mistake = mistakes.mistake(name)

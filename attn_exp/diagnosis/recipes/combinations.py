@@ -24,9 +24,9 @@ from attn_exp.diagnosis.asking.case import Answer, Asked, Case, Seen, differs, p
 from attn_exp.diagnosis.asking.libraries import DIGITS
 from attn_exp.diagnosis.recipes.candidates import Candidate, cache_change, compose_changes, everywhere
 from attn_exp.forms.pipeline import At, Step
-from attn_exp.mistakes.masks import added, filled, late
+from attn_exp.mistakes.masks import add_to_hidden, fill_hidden, mask_weights
 from attn_exp.mistakes.mistake import Change, around, instead, together
-from attn_exp.mistakes.scale import fixed, times
+from attn_exp.mistakes.scale import multiply_scale, use_constant
 from attn_exp.mistakes.softmax import with_epsilon
 
 FACTORS = tuple(sign * 2.0**power for sign in (1, -1) for power in np.arange(-5.5, 6.0, 0.5))
@@ -55,7 +55,7 @@ LIKELY = frozenset(
 """Mistakes that the search combines with each other."""
 INVERTED = "mask_inverted"
 """The mask mistake to which a fill or a second mask mistake may be added."""
-LARGE_FILL = Candidate((), everywhere(filled(-1e9)))
+LARGE_FILL = Candidate((), everywhere(fill_hidden(-1e9)))
 """A common replacement for -inf: harmless alone, but not in combination with other mistakes."""
 CLOSE_TOLERANCE = 1e-5
 """Relative tolerance that allows for float32 rounding."""
@@ -70,10 +70,10 @@ def fit_fills(seen: Seen) -> Iterator[Candidate]:
     for case, answer in seen:
         fill = fit_fill(case, answer, np.zeros_like)
         if fill is not None:
-            yield Candidate(("mask_small_fill",), everywhere(filled(fill)), fitted=True)
+            yield Candidate(("mask_small_fill",), everywhere(fill_hidden(fill)), fitted=True)
             penalty = fit_fill(case, answer, lambda logits: logits)
             if penalty is not None:
-                yield Candidate(("mask_small_fill",), everywhere(added(penalty)), fitted=True)
+                yield Candidate(("mask_small_fill",), everywhere(add_to_hidden(penalty)), fitted=True)
             return
 
 
@@ -132,7 +132,7 @@ def is_plausible(make_candidate: object, number: float) -> bool:
 
 def multiply_scores(factor: float) -> Candidate:
     return Candidate(
-        ("scale_other",), everywhere(times(factor)), True, f"They are {factor:.6g} times what they should be"
+        ("scale_other",), everywhere(multiply_scale(factor)), True, f"They are {factor:.6g} times what they should be"
     )
 
 
@@ -148,7 +148,9 @@ def fixed_scale_for(case: Case, factor: float) -> Iterator[Candidate]:
         largest = np.unravel_index(np.abs(stages["scores"]).argmax(), stages["scores"].shape)
         scale = factor * float(stages["logits"][largest] / stages["scores"][largest])
         if scale:  # 0 is not a scale
-            yield Candidate(("scale_fixed",), everywhere(fixed(scale)), True, f"They are divided by {1 / scale:.6g}")
+            yield Candidate(
+                ("scale_fixed",), everywhere(use_constant(scale)), True, f"They are divided by {1 / scale:.6g}"
+            )
 
 
 def fit_number(
@@ -184,7 +186,7 @@ def use_raw_logits(number: float) -> Change:
 
     Nothing is exponentiated, so the fill value itself becomes the weight.
     """
-    return together(late(number), instead(normalize=lambda at, masked: masked))
+    return together(mask_weights(number), instead(normalize=lambda at, masked: masked))
 
 
 def divide_by_sum(number: float) -> Change:

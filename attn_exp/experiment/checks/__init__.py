@@ -25,7 +25,12 @@ def names() -> tuple[str, ...]:
     return (*NAMES, *registry.outside(__name__))
 
 
-def wanted(config: Config) -> tuple[str, ...]:
+def choose_checks(config: Config) -> tuple[str, ...]:
+    """Return the names of the checks that the settings name or imply.
+
+    Raises:
+        UserError: there is no check of that name.
+    """
     for name in config.check:
         if name not in names():
             raise UserError(unknown(name, names(), "check"))
@@ -33,6 +38,8 @@ def wanted(config: Config) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*config.check, *implied]))
 
 
-def find(names: Sequence[str], config: Config, problem: Problem, variants: Sequence[Settled]) -> tuple[Finding, ...]:
+def run_checks(
+    names: Sequence[str], config: Config, problem: Problem, variants: Sequence[Settled]
+) -> tuple[Finding, ...]:
     computed = [variant for variant in variants if not variant.refused]
     return tuple(Finding(name, load(name), tuple(load(name).examine(config, problem, computed))) for name in names)

@@ -12,7 +12,7 @@ from attn_exp.experiment.checks.check import Check
 from attn_exp.experiment.executing import execute
 from attn_exp.experiment.library_conventions import CONVENTIONS, convention
 from attn_exp.experiment.measuring import measure
-from attn_exp.experiment.variant import Settled, alignment, settle
+from attn_exp.experiment.variant import Settled, find_alignment, settle
 from attn_exp.problem.problem import Problem
 
 
@@ -38,38 +38,39 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
     for variant in variants:
         bind = None if variant.own is None else variant.own.bind
         chosen = config.variant[variant.name]
-        under = {
+        settled_under = {
             name: replace(settle(variant.name, chosen, replace(config, convention=name), problem, bind), name=name)
             for name in CONVENTIONS
         }
-        computed = [settled for settled in under.values() if not settled.refused]
+        computed = [settled for settled in settled_under.values() if not settled.refused]
         traces = {settled.name: execute(settled, problem).as_stack() for settled in computed}
         measured = measure(computed, traces, {}, computed[0].name)
-        for name, settled in under.items():
-            means = convention(settled.words["convention"])
+        for name, settled in settled_under.items():
+            library = convention(settled.words["convention"])
             columns = measured.get(name, {"same_as": [""], "sameness": [settled.refused], "differs_at": [""]})
             yield Record(
                 convention=name,
                 variant=variant.name,
-                true_means="blocked" if means.blocks else "may attend",
-                align=alignment(chosen.align or config.align, means, settled.rules.masks, problem),
-                empty=means.empty,
-                softmax=means.softmax_dtype or "input dtype",
-                caps="after mask" if means.caps_last else "before mask",
-                groups="i mod g" if means.tiled else "i // (h/g)",
+                true_means="blocked" if library.blocks else "may attend",
+                align=find_alignment(chosen.align or config.align, library, settled.rules.masks, problem),
+                empty=library.empty,
+                softmax=library.softmax_dtype or "input dtype",
+                caps="after mask" if library.caps_last else "before mask",
+                groups="i mod g" if library.tiled else "i // (h/g)",
                 **{column: columns[column][0] for column in ("same_as", "sameness", "differs_at")},
             )
 
 
 def sentence(records: Sequence[Record]) -> str:
-    said: dict[str, list[str]] = {}
-    for variant, own in itertools.groupby(records, attrgetter("variant")):
+    variants_by_text: dict[str, list[str]] = {}
+    for variant, variant_records in itertools.groupby(records, attrgetter("variant")):
         classes: dict[str, list[str]] = {}
-        for record in own:
+        for record in variant_records:
             classes.setdefault(record.same_as, []).append(record.convention)
-        agree = "; ".join(" = ".join(alike) for same_as, alike in classes.items() if same_as)
-        said.setdefault(agree if len(classes) > 1 else "every convention gives the same numbers", []).append(variant)
-    return ". ".join(f"{', '.join(variants)}: {agree}" for agree, variants in said.items()) + "."
+        groups = "; ".join(" = ".join(conventions) for same_as, conventions in classes.items() if same_as)
+        text = groups if len(classes) > 1 else "every convention gives the same numbers"
+        variants_by_text.setdefault(text, []).append(variant)
+    return ". ".join(f"{', '.join(variants)}: {text}" for text, variants in variants_by_text.items()) + "."
 
 
 CHECK = Check(record=Record, examine=examine, sentence=sentence)

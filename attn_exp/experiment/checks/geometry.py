@@ -13,14 +13,14 @@ from attn_exp import mistakes
 from attn_exp.arrays import Array
 from attn_exp.config.schema import Config
 from attn_exp.experiment.checks.check import Check
-from attn_exp.experiment.executing import features, follows_steps, given_to, right, stages_of
+from attn_exp.experiment.executing import follows_steps, list_features, make_input, make_recipe, try_stages
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.pipeline import Recipe
 from attn_exp.problem.problem import Problem
 
-MOST_PLACES = 250_000
+MOST_WEIGHTS = 250_000
 """With more weights than this, trying all mistakes would take minutes."""
-SHOWS, HIDDEN, ALIKE, UNASKED, UNKNOWN = "yes", "no", "alike", "not asked for", "-"
+SHOWS, HIDDEN, ALIKE, NOT_USED, UNKNOWN = "yes", "no", "alike", "not asked for", "-"
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class Record:
 
 def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> Iterator[Record]:
     for settled in variants:
-        if settled.head * len(problem.tokens) * problem.keys > MOST_PLACES:
-            yield Record(settled.name, "-", UNKNOWN, "", f"more than {MOST_PLACES:,} weights")
+        if settled.head * len(problem.tokens) * problem.keys > MOST_WEIGHTS:
+            yield Record(settled.name, "-", UNKNOWN, "", f"more than {MOST_WEIGHTS:,} weights")
         elif settled.mistakes or not follows_steps(settled, problem):
             yield Record(settled.name, "-", UNKNOWN, "", "not computed in steps that a mistake can change")
         else:
@@ -50,48 +50,50 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
 
 
 def try_every_mistake(settled: Settled, problem: Problem) -> Iterator[Record]:
-    recipe, variant, made = right(settled), settled.name, dict[str, list[Array | None]]()
-    present = features([(recipe, given_to(settled, problem))])
+    recipe, variant, answers_by_mistake = make_recipe(settled), settled.name, dict[str, list[Array | None]]()
+    used = list_features([(recipe, make_input(settled, problem))])
     for name in mistakes.names():
         mistake = mistakes.mistake(name)
-        missing = [need for need in mistake.needs if need not in present]
+        missing = [need for need in mistake.needs if need not in used]
         if not mistake.changes or mistake.remark or mistake.group == "precision" or mistake.of_code:
             continue
         if missing:
-            yield Record(variant, name, UNASKED, "", f"the run has no {' or '.join(missing)}")
+            yield Record(variant, name, NOT_USED, "", f"the run has no {' or '.join(missing)}")
         else:
-            made[name] = [compute_answer(change(recipe), settled, problem) for change in mistake.changes]
-    plain = compute_answer(recipe, settled, problem)
-    for name, answers in made.items():
-        fitting = [answer for answer in answers if answer is not None]
-        telling = [answer for answer in fitting or answers if differ(answer, plain)]
-        wrong = telling[0] if telling else None
+            answers_by_mistake[name] = [compute_answer(change(recipe), settled, problem) for change in mistake.changes]
+    correct = compute_answer(recipe, settled, problem)
+    for name, answers in answers_by_mistake.items():
+        computed = [answer for answer in answers if answer is not None]
+        # if no variant of the mistake can be computed here, that too shows
+        wrong_answers = [answer for answer in computed or answers if differ(answer, correct)]
+        wrong = wrong_answers[0] if wrong_answers else None
+        # other mistakes that give the same wrong answer, in one of their variants
         alike = [
             other
-            for other, theirs in made.items()
-            if other != name and wrong is not None and not all(differ(answer, wrong) for answer in theirs)
+            for other, other_answers in answers_by_mistake.items()
+            if other != name and wrong is not None and not all(differ(answer, wrong) for answer in other_answers)
         ]
-        shows = ALIKE if alike else SHOWS if telling else HIDDEN
-        yield Record(variant, name, shows, ", ".join(alike), "" if fitting else "it cannot be applied to these shapes")
+        shows = ALIKE if alike else SHOWS if wrong_answers else HIDDEN
+        yield Record(variant, name, shows, ", ".join(alike), "" if computed else "it cannot be applied to these shapes")
 
 
 def sentence(records: Sequence[Record]) -> str:
     groups: dict[str, list[str]] = {}
-    for name, own in itertools.groupby(records, attrgetter("variant")):
-        groups.setdefault(summarize(list(own)), []).append(name)
-    return " ".join(f"{', '.join(names)}: {words}." for words, names in groups.items())
+    for name, variant_records in itertools.groupby(records, attrgetter("variant")):
+        groups.setdefault(summarize(list(variant_records)), []).append(name)
+    return " ".join(f"{', '.join(names)}: {text}." for text, names in groups.items())
 
 
 def summarize(records: Sequence[Record]) -> str:
     if records[0].shows == UNKNOWN:
         return records[0].reason
-    tried = [record for record in records if record.shows != UNASKED]
+    tried = [record for record in records if record.shows != NOT_USED]
     shown = sum(record.shows == SHOWS for record in tried)
     return f"{shown} of {len(tried)} mistakes would show"
 
 
 def compute_answer(recipe: Recipe, settled: Settled, problem: Problem) -> Array | None:
-    return (stages_of(recipe, settled, problem) or {}).get("output")
+    return (try_stages(recipe, settled, problem) or {}).get("output")
 
 
 def differ(one: Array | None, other: Array | None) -> bool:

@@ -34,7 +34,7 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
         if weights is None:
             continue
         numbers = measure_patterns(
-            weights, problem.key_tokens, int(settled.rules.offset), apart=problem.memory is not None
+            weights, problem.key_tokens, int(settled.rules.offset), is_cross_attention=problem.memory is not None
         )
         for head in range(len(weights)):
             yield Record(settled.name, head + 1, *(float(numbers[name][head]) for name in PATTERNS))

@@ -1,4 +1,8 @@
-"""Test invariants of every variant, for example that decoding matches prefill and that hidden keys have no effect."""
+"""Test invariants of every variant, for example that decoding matches prefill and that hidden keys have no effect.
+
+Each invariant is a function of a `Case` that computes attention in two ways and returns both results, which should be
+equal; it raises `NotApplicableError` if it does not apply.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +17,14 @@ from attn_exp.arrays import Array
 from attn_exp.config.schema import Config
 from attn_exp.errors import OwnCodeError
 from attn_exp.experiment.checks.check import Check
-from attn_exp.experiment.executing import limits, placed
+from attn_exp.experiment.executing import float_info, prepare_heads
 from attn_exp.experiment.measuring import SAME_FUNCTION
 from attn_exp.experiment.metrics.errors import largest_error
 from attn_exp.experiment.metrics.logits import gradient
 from attn_exp.experiment.variant import Settled
 from attn_exp.problem.problem import Problem
 from attn_exp.rules.masks.mask import AllOf
-from attn_exp.rules.rules import Rules, places, whole_grid
+from attn_exp.rules.rules import Rules, allowed_entries, whole_grid
 from attn_exp.rules.scores.added import Added
 
 Answer = tuple[Array, Array]
@@ -60,7 +64,7 @@ class Case:
 
     def allowed(self) -> Array:
         heads, rows, keys = self.shape
-        return places(self.rules.masks, rows, keys, self.offset, heads)
+        return allowed_entries(self.rules.masks, rows, keys, self.offset, heads)
 
     def biases(self) -> list[Array]:
         grid = whole_grid(self.rules, *self.shape)
@@ -75,9 +79,9 @@ def refuse_if(*reasons: tuple[bool, str]) -> None:
 def token_order(case: Case) -> Answer:
     """Permuting the tokens permutes the outputs, unless masks or scores depend on positions."""
     _, rows, keys = case.shape
-    by_place = bool(case.rules.masks or case.settled.positions) or any(np.ptp(bias) > 0 for bias in case.biases())
-    different = "queries and keys are different tokens"
-    refuse_if((by_place, "rules depend on positions"), (rows != keys, different))
+    uses_positions = bool(case.rules.masks or case.settled.positions) or any(np.ptp(bias) > 0 for bias in case.biases())
+    reason = "queries and keys are different tokens"
+    refuse_if((uses_positions, "rules depend on positions"), (rows != keys, reason))
     order = np.random.default_rng(0).permutation(rows)
     shuffled = replace(case, q=case.q[:, order], k=case.k[:, order], v=case.v[:, order])
     return shuffled.compute(), case.compute()[:, order]
@@ -87,14 +91,14 @@ def head_order(case: Case) -> Answer:
     """Permuting the heads permutes the outputs, unless a rule differs between heads."""
     head = whole_grid(case.rules, *case.shape).head
     extras = [np.asarray(extra) for rule in case.rules.scores if (extra := rule.extra(head)) is not None]
-    numbers = (np.broadcast_to(each, case.shape) for each in (*case.biases(), *extras, case.allowed().astype(float)))
+    arrays = [np.broadcast_to(array, case.shape) for array in (*case.biases(), *extras, case.allowed().astype(float))]
     refuse_if(
         (len(case.q) == 1, "there is only one head"),
         (len(case.q) != len(case.k), "heads share keys and values"),
-        (any(np.ptp(array, axis=0).any() for array in numbers), "rules differ between heads"),
+        (any(np.ptp(array, axis=0).any() for array in arrays), "rules differ between heads"),
     )
-    turned = replace(case, q=case.q[::-1], k=case.k[::-1], v=case.v[::-1])
-    return turned.compute(), case.compute()[::-1]
+    reversed_heads = replace(case, q=case.q[::-1], k=case.k[::-1], v=case.v[::-1])
+    return reversed_heads.compute(), case.compute()[::-1]
 
 
 def block_size(case: Case) -> Answer:
@@ -111,15 +115,15 @@ MOST_POISONED = 16
 def future(case: Case) -> Answer:
     """Later tokens cannot change the output of a query."""
     _, rows, keys = case.shape
-    later = np.arange(keys) > np.arange(rows)[:, None] + case.offset
+    later = np.arange(keys) > np.arange(rows)[:, None] + case.offset  # `[t s]`
     refuse_if((bool((case.allowed() & later).any()), "no mask hides the future"))
-    seen = slice(rows // 2 + 1)
-    unseen = np.arange(keys)[:, None] > rows // 2 + case.offset
-    k, v = (np.where(unseen, side.dtype.type(3), side) for side in (case.k, case.v))
-    return replace(case, k=k, v=v).compute()[:, seen], case.compute()[:, seen]
+    early_rows = slice(rows // 2 + 1)
+    is_later = np.arange(keys)[:, None] > rows // 2 + case.offset
+    k, v = (np.where(is_later, side.dtype.type(3), side) for side in (case.k, case.v))
+    return replace(case, k=k, v=v).compute()[:, early_rows], case.compute()[:, early_rows]
 
 
-def poison(case: Case, held: float) -> Answer:
+def poison(case: Case, number: float) -> Answer:
     """Hidden keys and values do not change the output of a query, whatever numbers they contain."""
     allowed = case.allowed()
     hidden = np.flatnonzero(~allowed.all(axis=(0, 1)))
@@ -127,10 +131,10 @@ def poison(case: Case, held: float) -> Answer:
     clean, poisoned, expected = case.compute(), [], []
     for key in hidden[np.linspace(0, len(hidden) - 1, min(len(hidden), MOST_POISONED)).astype(int)]:
         k, v = case.k.copy(), case.v.copy()
-        k[:, key] = v[:, key] = held
-        blind = ~allowed[:, :, key]
-        poisoned.append(replace(case, k=k, v=v).compute()[blind])
-        expected.append(clean[blind])
+        k[:, key] = v[:, key] = number
+        is_hidden = ~allowed[:, :, key]
+        poisoned.append(replace(case, k=k, v=v).compute()[is_hidden])
+        expected.append(clean[is_hidden])
     return np.concatenate(poisoned), np.concatenate(expected)
 
 
@@ -140,24 +144,24 @@ def decoding(case: Case) -> Answer:
     Each decoding step sees the keys up to its own position; queries before the first key are left out.
     """
     heads, rows, keys = case.shape
-    refusal, first = forms.refuses("decode", case.rules) or "", max(-case.offset, 0)
-    beside_last = rows == keys or case.offset in (keys - rows, AllOf(case.rules.masks).unpadded(keys) - rows)
+    refusal, first_row = forms.refuses("decode", case.rules) or "", max(-case.offset, 0)
+    is_aligned = rows == keys or case.offset in (keys - rows, AllOf(case.rules.masks).unpadded(keys) - rows)
     refuse_if(
         (bool(refusal), refusal if case.settled.form != "decode" else "this form already decodes one query at a time"),
         (
             any(rule.misfit(heads, 1, keys - 1) for rule in (*case.rules.masks, *case.rules.scores)),
             "a rule has an array with the shape of the whole problem",
         ),
-        (not beside_last, "the last query is not aligned with the last key, as in decoding"),
-        (first >= rows, "no query has a key"),
+        (not is_aligned, "the last query is not aligned with the last key, as in decoding"),
+        (first_row >= rows, "no query has a key"),
     )
     steps = []
-    for row in range(first, rows):
+    for row in range(first_row, rows):
         stop = min(keys, row + case.offset + 1)
         rules = replace(case.rules, offset=row + case.offset)
         step = replace(case, q=case.q[:, row : row + 1], k=case.k[:, :stop], v=case.v[:, :stop], rules=rules)
         steps.append(step.compute())
-    return np.concatenate(steps, axis=1), case.compute()[:, first:]
+    return np.concatenate(steps, axis=1), case.compute()[:, first_row:]
 
 
 def logit_shift(case: Case) -> Answer:
@@ -167,25 +171,29 @@ def logit_shift(case: Case) -> Answer:
     largest logit fails.
     """
     normalizer = case.rules.normalizer
-    moved = not normalizer.ignores_shift or any(rule.extra(0) is not None for rule in case.rules.scores)
-    sums = f"{normalizer.name} is not invariant to shifts" if normalizer.signed else "weights do not sum to 1"
-    beyond = 1.1 * float(np.log(limits(case.settled.computed_in).max))
-    shifted = [
-        replace(case.rules, scores=(*case.rules.scores, Added(np.array([[shift]])))) for shift in (beyond, -beyond)
+    is_shift_dependent = not normalizer.ignores_shift or any(rule.extra(0) is not None for rule in case.rules.scores)
+    reason = f"{normalizer.name} is not invariant to shifts" if normalizer.signed else "weights do not sum to 1"
+    overflow = 1.1 * float(np.log(float_info(case.settled.computed_in).max))
+    shifted_rules = [
+        replace(case.rules, scores=(*case.rules.scores, Added(np.array([[shift]])))) for shift in (overflow, -overflow)
     ]
-    refusal = forms.refuses(case.settled.form, shifted[0]) or ""
-    bent = case.rules.bend_last and bool(case.rules.scores)
-    refuse_if((moved, sums), (bent, "score rules change logits after the shift"), (bool(refusal), refusal))
-    return np.stack([replace(case, rules=rules).compute() for rules in shifted]), case.compute()
+    refusal = forms.refuses(case.settled.form, shifted_rules[0]) or ""
+    bends_later = case.rules.bend_last and bool(case.rules.scores)
+    refuse_if(
+        (is_shift_dependent, reason),
+        (bends_later, "score rules change logits after the shift"),
+        (bool(refusal), refusal),
+    )
+    return np.stack([replace(case, rules=rules).compute() for rules in shifted_rules]), case.compute()
 
 
-PAIRED = "scores are not dot products"
+NO_DOT_PRODUCTS = "scores are not dot products"
 
 
 def rope_shift(case: Case) -> Answer:
     """Shifting queries and keys by the same distance changes nothing."""
     relative = [position for position in case.settled.positions if position.relative]
-    refuse_if((case.rules.pairing is not None, PAIRED), (not relative, "no rotary positions"))
+    refuse_if((case.rules.pairing is not None, NO_DOT_PRODUCTS), (not relative, "no rotary positions"))
     q, k = case.q, case.k
     for position in relative:  # a constant rotation on top of the positions shifts every token by that many places
         q, k = position.turn(q, np.full(q.shape[1], 7)), position.turn_key(k, np.full(k.shape[1], 7))
@@ -194,23 +202,23 @@ def rope_shift(case: Case) -> Answer:
 
 def gradients(case: Case) -> Answer:
     """The analytic derivative along a random direction matches finite differences."""
-    kind, normalizer = case.settled.computed_in, case.rules.normalizer
+    dtype, normalizer = case.settled.computed_in, case.rules.normalizer
     refuse_if(
         (case.settled.member.reference != "logits", "the formula assumes normalized logits"),
-        (case.rules.pairing is not None, PAIRED),
+        (case.rules.pairing is not None, NO_DOT_PRODUCTS),
         (normalizer.slope is None, f"{normalizer.name} is not differentiable, or its derivative is not implemented"),
-        (kind != np.float64, f"{kind.name} is too coarse for finite differences"),
+        (dtype != np.float64, f"{dtype.name} is too coarse for finite differences"),
     )
     rng, step = np.random.default_rng(0), 1e-5
     sides = (case.q, case.k, case.v)
-    along = [rng.standard_normal(side.shape) for side in sides]
-    received, ends = rng.standard_normal((*case.q.shape[:2], case.v.shape[-1])), []
+    directions = [rng.standard_normal(side.shape) for side in sides]
+    received, outcomes = rng.standard_normal((*case.q.shape[:2], case.v.shape[-1])), []
     for sign in (1, -1):
-        q, k, v = (side + sign * step * way for side, way in zip(sides, along, strict=True))
-        ends.append((received * replace(case, q=q, k=k, v=v).compute()).sum())
-    slopes = gradient(*sides, case.rules, received)
-    expected = sum((way * slope).sum() for way, slope in zip(along, slopes, strict=True))
-    return np.array([(ends[0] - ends[1]) / (2 * step)]), np.array([expected])
+        q, k, v = (side + sign * step * direction for side, direction in zip(sides, directions, strict=True))
+        outcomes.append((received * replace(case, q=q, k=k, v=v).compute()).sum())
+    gradients_qkv = gradient(*sides, case.rules, received)
+    expected = sum((direction * slope).sum() for direction, slope in zip(directions, gradients_qkv, strict=True))
+    return np.array([(outcomes[0] - outcomes[1]) / (2 * step)]), np.array([expected])
 
 
 TOLERANCE = 1e-9
@@ -221,8 +229,8 @@ For a form that computes in a coarser dtype than float64, the limit is `SAME_FUN
 INVARIANTS: dict[str, Callable[[Case], Answer]] = {
     "token order": token_order,
     "no leak from the future": future,
-    "poison NaN": partial(poison, held=float("nan")),
-    "poison 1e30": partial(poison, held=1e30),
+    "poison NaN": partial(poison, number=float("nan")),
+    "poison 1e30": partial(poison, number=1e30),
     "logit shift": logit_shift,
     "rope shift": rope_shift,
     "block size": block_size,
@@ -249,17 +257,17 @@ class Record:
 
 def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> Iterator[Record]:
     for settled in variants:
-        q, k, v = placed(settled, problem)
-        rounding = max(TOLERANCE, SAME_FUNCTION * float(limits(settled.computed_in).eps))
-        for name, attempt in INVARIANTS.items():
+        q, k, v = prepare_heads(settled, problem)
+        rounding = max(TOLERANCE, SAME_FUNCTION * float(float_info(settled.computed_in).eps))
+        for name, compute_both in INVARIANTS.items():
             try:
                 if q is None or k is None or v is None:
                     raise NotApplicableError("the problem has no queries, keys and values")
-                array, expected = attempt(Case(settled, q, k, v, settled.rules))
+                actual, expected = compute_both(Case(settled, q, k, v, settled.rules))
             except (NotApplicableError, OwnCodeError) as error:
                 yield Record(settled.name, name, "-", float("nan"), str(error))
                 continue
-            largest = largest_error(array, expected) / (float(np.abs(expected).max(initial=0.0)) or 1.0)
+            largest = largest_error(actual, expected) / (float(np.abs(expected).max(initial=0.0)) or 1.0)
             holds = largest <= (rounding**0.5 if name == "gradients" else rounding)
             yield Record(settled.name, name, "yes" if holds else "no", largest, "")
 

@@ -14,7 +14,7 @@ from attn_exp.config.schema import Config
 from attn_exp.experiment.checks.check import Check
 from attn_exp.experiment.variant import Settled
 from attn_exp.problem.problem import Problem
-from attn_exp.rules.rules import places
+from attn_exp.rules.rules import allowed_entries
 
 FULL, PARTIAL, EMPTY = "█", "▒", "·"
 WIDEST = 48
@@ -40,24 +40,26 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
     """Describe the mask of every variant, with one record per row of blocks, and per head if heads differ."""
     tokens = problem.tokens
     for settled in variants:
-        heads = places(settled.rules.masks, len(tokens), problem.keys, int(settled.rules.offset), settled.head)
+        heads = allowed_entries(settled.rules.masks, len(tokens), problem.keys, int(settled.rules.offset), settled.head)
         alike = (heads == heads[:1]).all()
         for head, allowed in enumerate(heads[:1] if alike else heads):
             name = settled.name if alike else f"{settled.name} {head + 1}"
             size = 1 << int((max(allowed.shape) - 1) // WIDEST).bit_length()  # the smallest power of two that fits
-            for row, blocks in enumerate(picture(allowed, size)):
-                part = allowed[row * size : (row + 1) * size]
-                of_part = tokens[row * size : (row + 1) * size]
-                query = f"{of_part[0]} sees" if size == 1 else f"{of_part[0]}..{of_part[-1]} see"
-                seen = describe_keys(np.asarray(part.any(axis=0)), problem.key_tokens)
-                yield Record(name, size, blocks, float(part.mean()) if part.size else 0.0, f"{query} {seen}")
+            for row, blocks in enumerate(draw_blocks(allowed, size)):
+                block_rows = allowed[row * size : (row + 1) * size]
+                row_tokens = tokens[row * size : (row + 1) * size]
+                query = f"{row_tokens[0]} sees" if size == 1 else f"{row_tokens[0]}..{row_tokens[-1]} see"
+                seen = describe_keys(np.asarray(block_rows.any(axis=0)), problem.key_tokens)
+                yield Record(
+                    name, size, blocks, float(block_rows.mean()) if block_rows.size else 0.0, f"{query} {seen}"
+                )
 
 
-def picture(allowed: Array, size: int) -> list[str]:
+def draw_blocks(allowed: Array, size: int) -> list[str]:
     """Draw a mask `[t s]`, one line per row of `size x size` blocks: full (█), partial (▒) and empty (·)."""
     rows = (allowed[row : row + size] for row in range(0, allowed.shape[0], size))
     blocks = ([row[:, key : key + size] for key in range(0, allowed.shape[1], size)] for row in rows)
-    return ["".join(FULL if part.all() else PARTIAL if part.any() else EMPTY for part in row) for row in blocks]
+    return ["".join(FULL if block.all() else PARTIAL if block.any() else EMPTY for block in row) for row in blocks]
 
 
 def describe_keys(seen: Array, names: Sequence[str]) -> str:
@@ -67,18 +69,18 @@ def describe_keys(seen: Array, names: Sequence[str]) -> str:
     runs = np.flatnonzero(np.diff(seen, prepend=False, append=False)).reshape(-1, 2)
     if not len(runs):
         return "no key"
-    words = [
+    ranges = [
         ", ".join(names[start:stop]) if stop - start < 3 else f"{names[start]}..{names[stop - 1]}"
         for start, stop in runs
     ]
-    shown = words if len(words) <= 5 else [*words[:4], f"{len(words) - 4} more runs"]
+    shown = ranges if len(ranges) <= 5 else [*ranges[:4], f"{len(ranges) - 4} more runs"]
     return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
 
 
 def sentence(records: Sequence[Record]) -> str:
     lines = []
-    for name, own in itertools.groupby(records, attrgetter("variant")):
-        rows = list(own)
+    for name, variant_records in itertools.groupby(records, attrgetter("variant")):
+        rows = list(variant_records)
         kinds = "".join(record.blocks for record in rows)
         counts = f"{kinds.count(FULL)} full, {kinds.count(PARTIAL)} partial and {kinds.count(EMPTY)} empty blocks"
         size = f" of {rows[0].size} x {rows[0].size}" if rows[0].size > 1 else ""

@@ -11,7 +11,7 @@ from attn_exp.config.schema import Config
 from attn_exp.errors import count_of
 from attn_exp.experiment import metrics
 from attn_exp.experiment.checks.check import Check
-from attn_exp.experiment.executing import execute, rounded
+from attn_exp.experiment.executing import execute, round_inputs
 from attn_exp.experiment.metrics.metric import NotFormedError, Subject
 from attn_exp.experiment.variant import Settled, baseline
 from attn_exp.problem.problem import Problem
@@ -30,12 +30,12 @@ class Record:
 
 def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> Iterator[Record]:
     """Yield the chosen metrics of every variant; `check=measures` without `metrics=` computes all metrics."""
-    chosen = metrics.chosen(config.metrics or ("all",))
-    exact_problem = rounded(problem, np.dtype(np.longdouble))
-    first = execute(baseline(config, variants), problem)
+    chosen = metrics.choose_metrics(config.metrics or ("all",))
+    exact_problem = round_inputs(problem, np.dtype(np.longdouble))
+    baseline_trace = execute(baseline(config, variants), problem)
     for settled in variants:
         trace, exact = execute(settled, problem), execute(settled.exact, exact_problem)
-        subject = Subject(settled, trace, first, exact, problem.memory is not None, problem.key_tokens)
+        subject = Subject(settled, trace, baseline_trace, exact, problem.memory is not None, problem.key_tokens)
         for metric in chosen:
             try:
                 yield Record(settled.name, metric.name, float(metric.measure(subject)), metric.unit, "")

@@ -13,7 +13,7 @@ from attn_exp.arrays import Array
 from attn_exp.config.schema import Config
 from attn_exp.errors import OwnCodeError
 from attn_exp.experiment.checks.check import Check
-from attn_exp.experiment.executing import TYPES, execute, find_type, rounded
+from attn_exp.experiment.executing import TYPES, execute, find_type, round_inputs
 from attn_exp.experiment.metrics.errors import largest_finite_error
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
@@ -48,25 +48,29 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
 
     A form that computes in a coarser dtype than the named one is judged in that coarser dtype.
     """
-    asked = config.dtype or TYPES
-    own = {settled.name: [settled.member.computed_in(find_type(name)).name for name in asked] for settled in variants}
-    for name in dict.fromkeys(itertools.chain(asked, *own.values())):
-        low = rounded(problem, find_type(name))
-        exact_problem = rounded(low, np.dtype(np.longdouble if name == "float64" else np.float64))
-        for settled in (variant for variant in variants if name in own[variant.name]):
-            exact, plain = execute(settled.exact, exact_problem), execute(settled.plain, low)
+    dtypes = config.dtype or TYPES
+    computed_in = {
+        settled.name: [settled.member.computed_in(find_type(name)).name for name in dtypes] for settled in variants
+    }
+    for name in dict.fromkeys(itertools.chain(dtypes, *computed_in.values())):
+        rounded_problem = round_inputs(problem, find_type(name))
+        exact_problem = round_inputs(rounded_problem, np.dtype(np.longdouble if name == "float64" else np.float64))
+        for settled in (variant for variant in variants if name in computed_in[variant.name]):
+            exact_trace, plain_trace = execute(settled.exact, exact_problem), execute(settled.plain, rounded_problem)
             with suppress(OwnCodeError):  # the user's own function does not accept this dtype
-                yield from judge_stages(settled.name, name, execute(settled, low), plain, exact)
+                yield from judge_stages(settled.name, name, execute(settled, rounded_problem), plain_trace, exact_trace)
 
 
-def judge_stages(variant: str, dtype: str, mine: Trace, plain: Trace, exact: Trace) -> Iterator[Record]:
-    truths, plains = dict(exact.stages()), dict(plain.stages())
-    for stage, array in mine.stages():
-        if stage in truths:
-            truth = truths[stage]
-            error, floor = largest_finite_error(array, truth), half_unit(truth, array.dtype)
-            beside = max(floor, largest_finite_error(plains[stage], truth) if stage in plains else floor)
-            yield Record(variant, dtype, stage, error, beside, error / beside, verdict(error / beside))
+def judge_stages(variant: str, dtype: str, trace: Trace, plain: Trace, exact: Trace) -> Iterator[Record]:
+    exact_stages, plain_stages = dict(exact.stages()), dict(plain.stages())
+    for stage, array in trace.stages():
+        if stage in exact_stages:
+            expected = exact_stages[stage]
+            error, floor = largest_finite_error(array, expected), half_unit(expected, array.dtype)
+            plain_error = max(
+                floor, largest_finite_error(plain_stages[stage], expected) if stage in plain_stages else floor
+            )
+            yield Record(variant, dtype, stage, error, plain_error, error / plain_error, verdict(error / plain_error))
 
 
 def verdict(ratio: float) -> str:
@@ -76,18 +80,21 @@ def verdict(ratio: float) -> str:
 
 
 def half_unit(exact: Array, dtype: np.dtype[np.generic]) -> float:
-    size = np.abs(exact[np.isfinite(exact)]).max(initial=0.0)
-    return float(np.spacing(np.asarray(size).astype(dtype))) / 2 or float(np.finfo(np.float64).tiny)
+    largest = np.abs(exact[np.isfinite(exact)]).max(initial=0.0)
+    return float(np.spacing(np.asarray(largest).astype(dtype))) / 2 or float(np.finfo(np.float64).tiny)
 
 
 def sentence(records: Sequence[Record]) -> str:
-    first: dict[tuple[str, str], Record] = {}
+    first_suspicious: dict[tuple[str, str], Record] = {}
     for record in records:
         if record.ratio > ORDINARY:
-            first.setdefault((record.variant, record.dtype), record)
-    if not first:
+            first_suspicious.setdefault((record.variant, record.dtype), record)
+    if not first_suspicious:
         return "every stage of every variant shows ordinary rounding."
-    parts = (f"{each.variant} in {each.dtype} from {each.stage} on: {each.verdict}" for each in first.values())
+    parts = (
+        f"{record.variant} in {record.dtype} from {record.stage} on: {record.verdict}"
+        for record in first_suspicious.values()
+    )
     return f"{'; '.join(parts)}."
 
 

@@ -14,15 +14,15 @@ from attn_exp.experiment.metrics.metric import Metric
 FAMILIES = registry.names(__path__, without=("metric",))
 
 
-def known() -> dict[str, Metric]:
+def all_metrics() -> dict[str, Metric]:
     """Return all metrics by name, in the order of the tables."""
     metrics = [metric for family in FAMILIES for metric in registry.module(__name__, family).METRICS]
     metrics += registry.available_members(__name__).values()
     return {metric.name: metric for metric in sorted(metrics, key=lambda metric: metric.place)}
 
 
-def chosen(names: Sequence[str]) -> tuple[Metric, ...]:
-    metrics = known()
+def choose_metrics(names: Sequence[str]) -> tuple[Metric, ...]:
+    metrics = all_metrics()
     for name in names:
         if name not in ("all", *metrics):
             raise UserError(unknown(name, ("all", *metrics), "metrics"))

@@ -10,20 +10,20 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.experiment.executing import limits
+from attn_exp.experiment.executing import float_info
 from attn_exp.experiment.metrics.metric import (
     Metric,
     Subject,
-    ends,
-    ends_seen,
+    get_answers_seen,
+    get_both_answers,
+    get_both_outputs,
     mean,
-    outputs,
     require_formed,
     sees,
     weights,
 )
 from attn_exp.experiment.metrics.spread import shares, sum_to_one
-from attn_exp.forms.trace import as_they_lie
+from attn_exp.forms.trace import flatten_in_memory_order
 
 
 def largest_errors(answers: Array, expected: Array) -> Array:
@@ -33,9 +33,9 @@ def largest_errors(answers: Array, expected: Array) -> Array:
     """
     with np.errstate(over="ignore", invalid="ignore"):
         differences = np.abs(answers.astype(np.float64, copy=False) - expected)
-    if (strange := np.isnan(differences)).any():
-        both = np.isnan(answers) & np.isnan(expected)
-        differences = np.where(both, 0.0, np.where(strange, np.inf, differences))
+    if (is_nan := np.isnan(differences)).any():
+        both_nan = np.isnan(answers) & np.isnan(expected)
+        differences = np.where(both_nan, 0.0, np.where(is_nan, np.inf, differences))
     largest = differences.reshape(len(differences), -1).max(axis=-1, initial=0.0)
     return np.asarray(largest, np.float64)
 
@@ -71,7 +71,7 @@ CLOSE = {"float16": (1e-3, 1e-3), "bfloat16": (1.6e-2, 1e-3), "float32": (1.3e-6
 """Relative and absolute tolerances of `torch.testing.assert_close`, by dtype."""
 
 
-def close(answer: Array, expected: Array, dtype: str = "float64") -> bool:
+def passes_assert_close(answer: Array, expected: Array, dtype: str = "float64") -> bool:
     """Return whether `|x - ref| <= atol + rtol |ref|` everywhere. Source: `torch.testing.assert_close` by default."""
     return np.allclose(answer, expected, *CLOSE[dtype])
 
@@ -83,8 +83,8 @@ def ulp_distances(answers: Array, expected: Array) -> Array:
     distance is a difference of integers. Source: Goldberg 1991, "What Every Computer Scientist Should Know About
     Floating-Point Arithmetic"; `numpy.testing.assert_array_max_ulp`.
     """
-    places = [rank_floats(array.astype(answers.dtype)) for array in (answers, expected)]
-    high, low = np.maximum(*places), np.minimum(*places)
+    ranks = [rank_floats(array.astype(answers.dtype)) for array in (answers, expected)]
+    high, low = np.maximum(*ranks), np.minimum(*ranks)
     units = high.view(np.uint64) - low.view(np.uint64)  # any difference fits an unsigned integer
     return np.asarray(units.reshape(len(units), -1).max(axis=-1, initial=0))
 
@@ -96,20 +96,21 @@ def rank_floats(numbers: Array) -> Array:
     return np.where(bits < 0, -(2 ** (8 * size - 1)) - bits, bits)
 
 
-def errors_in_ulp(answers: Array, expected: Array, kind: Any = None) -> Array:
+def errors_in_ulp(answers: Array, expected: Array, ulp_dtype: Any = None) -> Array:
     """Return the largest error for each of n arrays, `[n ...] -> [n]`, in ulp of the largest expected magnitude.
 
     One magnitude is used for the whole array: a small entry that is the difference of large numbers carries their
-    rounding errors, and would otherwise count as thousands of ulp. `kind` is the dtype that defines an ulp, if the
+    rounding errors, and would otherwise count as thousands of ulp. `ulp_dtype` is the dtype that defines an ulp, if the
     output was computed in a coarser dtype than its own. Source: Higham 2002, "Accuracy and Stability of Numerical
     Algorithms", sections 2.1 (ulp) and 3.1 (normwise error).
     """
-    own = np.dtype(kind or answers.dtype)
+    dtype = np.dtype(ulp_dtype or answers.dtype)
     magnitudes = np.abs(expected).reshape(len(expected), -1).max(axis=-1, initial=0)
     with np.errstate(all="ignore"):
-        beyond = (magnitudes > limits(own).max) & (magnitudes < np.inf)  # as if the exponent range were unlimited
-        scales = np.where(beyond, 2.0 ** np.floor(np.log2(magnitudes)), 1.0)
-        units = np.spacing((magnitudes / scales).astype(own)).astype(np.float64)
+        # as if the exponent range were unlimited
+        overflows = (magnitudes > float_info(dtype).max) & (magnitudes < np.inf)
+        scales = np.where(overflows, 2.0 ** np.floor(np.log2(magnitudes)), 1.0)
+        units = np.spacing((magnitudes / scales).astype(dtype)).astype(np.float64)
         return np.asarray(largest_errors(answers, expected) / scales.astype(np.float64) / units)
 
 
@@ -125,7 +126,7 @@ def cosines(left: Array, right: Array) -> Array:
     The result is 1 for two arrays of zeros, 0 if only one is all zero, and NaN if a number is not finite.
     """
     with np.errstate(all="ignore"):  # norms as in `numpy.linalg.norm`
-        numbers = (as_they_lie(side) for side in (left, right))
+        numbers = (flatten_in_memory_order(side) for side in (left, right))
         one, other = (np.asarray(np.sqrt(np.vecdot(side, side)), np.float64) for side in numbers)
         products = np.vecdot(*(side.reshape(len(side), -1) for side in (left, right)))
         angles = products.astype(np.float64) / (one * other)
@@ -167,10 +168,10 @@ def mean_divergence(divergence: Callable[[Array, Array], Array], subject: Subjec
     Raises:
         NotFormedError: rows of weights do not sum to 1, or the two variants differ in the shape of their weights.
     """
-    first = weights(subject._replace(trace=subject.first))
-    mine = shares(subject)
-    require_formed(first.shape == mine.shape and bool(sum_to_one(first).all()))
-    return mean(divergence(first, mine)[sees(first) & sees(mine)])
+    baseline = weights(subject._replace(trace=subject.baseline))
+    actual = shares(subject)
+    require_formed(baseline.shape == actual.shape and bool(sum_to_one(baseline).all()))
+    return mean(divergence(baseline, actual)[sees(baseline) & sees(actual)])
 
 
 def head_divergence(weights: Array) -> float:
@@ -187,30 +188,30 @@ metric, relative = partial(Metric, place=1), partial(Metric, place=3, relative=T
 METRICS = (
     metric(
         "max_error",
-        lambda subject: largest_error(*ends(subject)),
+        lambda subject: largest_error(*get_both_answers(subject)),
         meaning="the largest difference from the exact answer",
     ),
     metric(
         "mean_error",
-        lambda subject: mean_error(*ends_seen(subject)),
+        lambda subject: mean_error(*get_answers_seen(subject)),
         meaning="the mean difference from the exact answer",
         source="PyTorch, test/inductor/test_flex_attention.py",
     ),
     metric(
         "rms_error",
-        lambda subject: rms_error(*ends_seen(subject)),
+        lambda subject: rms_error(*get_answers_seen(subject)),
         meaning="the root mean square of the difference from the exact answer",
         source='Shah et al. 2024, "FlashAttention-3", table 3',
     ),
     metric(
         "relative_rms",
-        lambda subject: relative_rms(*ends_seen(subject)),
+        lambda subject: relative_rms(*get_answers_seen(subject)),
         meaning="rms_error divided by the root mean square of the exact answer",
         source="fla-org/flash-linear-attention, fla/utils",
     ),
     metric(
         "close",
-        lambda subject: close(*ends_seen(subject), subject.settled.computed_in.name),
+        lambda subject: passes_assert_close(*get_answers_seen(subject), subject.settled.computed_in.name),
         meaning="whether the output passes torch.testing.assert_close",
         unit="1 = yes",
         source="torch.testing.assert_close",
@@ -218,7 +219,7 @@ METRICS = (
     metric(
         "ulp",
         lambda subject: float(
-            ulp_distances(*(end[None].astype(subject.settled.computed_in) for end in ends(subject)))[0]
+            ulp_distances(*(end[None].astype(subject.settled.computed_in) for end in get_both_answers(subject)))[0]
         ),
         meaning="the largest distance from the exact answer, in units in the last place",
         unit="ulp",
@@ -252,14 +253,14 @@ METRICS = (
     ),
     relative(
         "cosine_mean",
-        lambda subject: cosines(*outputs(subject)).mean(),
+        lambda subject: cosines(*get_both_outputs(subject)).mean(),
         meaning="the mean cosine similarity of output rows",
         unit="vs. the baseline row",
         source='Zhang et al. 2025, "SageAttention", section 4.1',
     ),
     relative(
         "cosine_least",
-        lambda subject: cosines(*outputs(subject)).min(),
+        lambda subject: cosines(*get_both_outputs(subject)).min(),
         meaning="the smallest cosine similarity of output rows",
         unit="vs. the baseline row",
         source='Zhang et al. 2025, "SageAttention", section 4.1',

@@ -12,8 +12,8 @@ import numpy as np
 from attn_exp import forms
 from attn_exp.arrays import Array
 from attn_exp.experiment.metrics.errors import largest_finite_error
-from attn_exp.experiment.metrics.metric import Metric, Subject, finite_weights, mean_seen, require_formed, stage
-from attn_exp.experiment.row import Comparison, settled_as
+from attn_exp.experiment.metrics.metric import Metric, Subject, finite_weights, get_stage, mean_seen, require_formed
+from attn_exp.experiment.row import Comparison, find_settled
 from attn_exp.forms import steps
 from attn_exp.forms.pipeline import At
 from attn_exp.forms.steps import repeat_heads
@@ -51,7 +51,7 @@ def log_sum_exp(masked: Array) -> Array:
 
 def log_sums(trace: Trace) -> Array:
     """Return the log-sum-exp of each row, `[h t]`: that of the form, or computed from its masked logits."""
-    return log_sum_exp(stage(trace, "masked")) if trace.lse is None else trace.lse
+    return log_sum_exp(get_stage(trace, "masked")) if trace.lse is None else trace.lse
 
 
 # How weights sharpen: the entropy as a function of the multiplier of the scores
@@ -72,8 +72,8 @@ class Split(NamedTuple):
     standard: float
 
 
-def split(comparison: Comparison, variant: str) -> Split | None:
-    """Write a variant's weights as `softmax(own * scores + rest)`.
+def split_weights(comparison: Comparison, variant: str) -> Split | None:
+    """Write a variant's weights as `softmax(multiplier * scores + rest)`.
 
     Return None if the form did not compute the scores, or if the weights are not such a softmax: a rule that changes
     logits nonlinearly or adds an extra logit acts differently with another multiplier, and with a mistake the logits
@@ -85,21 +85,25 @@ def split(comparison: Comparison, variant: str) -> Split | None:
     is_bent = trace.capped is not None and not np.array_equal(trace.capped, trace.logits)
     if is_bent or not np.allclose(softmax(trace.masked), trace.weights, rtol=0, atol=SAME_WEIGHTS):
         return None
-    own = find_multiplier(trace.logits, trace.scores, settled_as(comparison, variant).multiplier)
-    if own is None:
+    multiplier = find_multiplier(trace.logits, trace.scores, find_settled(comparison, variant).multiplier)
+    if multiplier is None:
         return None
     rest = np.where(np.isneginf(trace.masked), -np.inf, trace.masked - trace.logits)
-    return Split(trace.scores, rest, own, standard_multiplier(trace))
+    return Split(trace.scores, rest, multiplier, standard_multiplier(trace))
 
 
-def find_multiplier(logits: Array, scores: Array, said: float) -> float | None:
-    """Return the multiplier of the scores: `said`, unless a mistake changed it; None if there is no multiplier."""
+def find_multiplier(logits: Array, scores: Array, configured: float) -> float | None:
+    """Return the multiplier of the scores: the configured one, unless a mistake changed it; None if there is none."""
     largest = np.unravel_index(np.argmax(np.abs(scores)), scores.shape) if scores.size else ()
-    found = float(logits[largest] / scores[largest]) if scores.size and scores[largest] else said
-    close = 100 * float(np.finfo(logits.dtype).eps)
+    measured = float(logits[largest] / scores[largest]) if scores.size and scores[largest] else configured
+    tolerance = 100 * float(np.finfo(logits.dtype).eps)
     with np.errstate(invalid="ignore"):
-        fits = (own for own in (said, found) if np.allclose(logits, own * scores, close, close, equal_nan=True))
-        return next(fits, None)
+        fitting = (
+            multiplier
+            for multiplier in (configured, measured)
+            if np.allclose(logits, multiplier * scores, tolerance, tolerance, equal_nan=True)
+        )
+        return next(fitting, None)
 
 
 def standard_multiplier(trace: Trace) -> float:
@@ -121,19 +125,20 @@ class Curve(NamedTuple):
     standard: float
 
 
-def curves(named: Sequence[tuple[str, Split]]) -> tuple[Curve, ...]:
-    marks = [mark for _, split in named for mark in (split.own, split.standard) if mark > 0] or [1.0]
-    multipliers = np.geomspace(min(marks) / 32, max(marks) * 32, POINTS)
+def make_curves(splits: Sequence[tuple[str, Split]]) -> tuple[Curve, ...]:
+    marked = [mark for _, split in splits for mark in (split.own, split.standard) if mark > 0] or [1.0]
+    multipliers = np.geomspace(min(marked) / 32, max(marked) * 32, POINTS)
     return tuple(
-        Curve(title, multipliers, mean_entropy(split, multipliers), split.own, split.standard) for title, split in named
+        Curve(title, multipliers, mean_entropy(split, multipliers), split.own, split.standard)
+        for title, split in splits
     )
 
 
 def mean_entropy(split: Split, multipliers: Array) -> Array:
     """Return the mean entropy of `softmax(m * scores + rest)` for each m, over queries that see a key."""
     heads, queries, keys = split.scores.shape
-    most = max(2, MOST_WEIGHTS // max(1, len(multipliers) * heads * keys))
-    rows = np.linspace(0, queries - 1, min(queries, most)).round().astype(int)  # evenly spaced
+    most_rows = max(2, MOST_WEIGHTS // max(1, len(multipliers) * heads * keys))
+    rows = np.linspace(0, queries - 1, min(queries, most_rows)).round().astype(int)  # evenly spaced
     logits = multipliers[:, None, None, None] * split.scores[:, rows] + split.rest[:, rows]
     seen = np.isfinite(split.rest[:, rows]).any(axis=-1)
     entropies = entropy(softmax(logits))
@@ -158,29 +163,31 @@ def bend_slope(stages: Trace, rules: Rules) -> Array:
     if rules.bend_last:
         at = At.of_heads(rules, stages.q, stages.k)
         logits = steps.forbid(at, steps.biased(at, logits), steps.allowed(at))
-    fixed = np.isneginf(logits)
-    bent = np.where(fixed, 0, logits) + 1j * TINY
+    is_masked = np.isneginf(logits)
+    bent = np.where(is_masked, 0, logits) + 1j * TINY
     for rule in rules.scores:
         bent = rule.bend(bent)
-    return np.where(fixed, 0, bent.imag / TINY)
+    return np.where(is_masked, 0, bent.imag / TINY)
 
 
 def gradient(q: Array, k: Array, v: Array, rules: Rules, received: Array) -> tuple[Array, Array, Array]:
     """Return the gradients dq, dk, dv of `sum(received * context)`, with `received` `[h t e]`.
 
-    `dv = w^T r`; `dw = r v^T`; `dl = w (dw - sum_j w_j dw_j)`; `dq = scale dl k`; `dk = scale dl^T q`. The gradients of
-    query heads that share keys are added. Source: Dao et al. 2022, "FlashAttention", appendix B.2.
+    `dv = w^T r`; `dw = r v^T`; `dl = w (dw - sum_j w_j dw_j)`; `dq = scale dl k`; `dk = scale dl^T q`, where r is
+    `received`. The gradients of query heads that share keys are added.
+
+    Source: Dao et al. 2022, "FlashAttention", appendix B.2.
     """
     stages = forms.form("matrix").attend(q, k, v, rules)
     assert stages.weights is not None and stages.logits is not None
     heads, groups, weights = len(q), len(k), stages.weights
-    given = received @ repeat_heads(v, heads).swapaxes(-1, -2)
+    weight_gradient = received @ repeat_heads(v, heads).swapaxes(-1, -2)
     assert rules.normalizer.slope is not None
-    turned = rules.scale * rules.normalizer.slope(weights, given) * bend_slope(stages, rules)
-    dq = turned @ repeat_heads(k, heads)
-    dk, dv = turned.swapaxes(-1, -2) @ q, weights.swapaxes(-1, -2) @ received
-    shared = [array.reshape(groups, heads // groups, *array.shape[1:]).sum(axis=1) for array in (dk, dv)]
-    return np.asarray(dq), shared[0], shared[1]
+    score_gradient = rules.scale * rules.normalizer.slope(weights, weight_gradient) * bend_slope(stages, rules)
+    dq = score_gradient @ repeat_heads(k, heads)
+    dk, dv = score_gradient.swapaxes(-1, -2) @ q, weights.swapaxes(-1, -2) @ received
+    summed = [array.reshape(groups, heads // groups, *array.shape[1:]).sum(axis=1) for array in (dk, dv)]
+    return np.asarray(dq), summed[0], summed[1]
 
 
 def jacobian_norm(weights: Array) -> Array:
@@ -194,7 +201,7 @@ def jacobian_norm(weights: Array) -> Array:
     return np.array(norms).reshape(weights.shape[:-1])
 
 
-def gradient_norm(which: int, subject: Subject) -> float:
+def gradient_norm(index: int, subject: Subject) -> float:
     """Return the norm of the gradient of `|context|^2 / 2` with respect to q, k or v."""
     rules = subject.settled.rules
     require_formed(
@@ -202,8 +209,8 @@ def gradient_norm(which: int, subject: Subject) -> float:
     )
     # the formula assumes zeros in rows without keys
     require_formed(subject.settled.empty == "zeros" or bool(subject.allowed().any(axis=-1).all()))
-    q, k, v, context = (stage(subject.trace, name) for name in ("q", "k", "v", "context"))
-    return float(np.linalg.norm(gradient(q, k, v, rules, context)[which]))
+    q, k, v, context = (get_stage(subject.trace, name) for name in ("q", "k", "v", "context"))
+    return float(np.linalg.norm(gradient(q, k, v, rules, context)[index]))
 
 
 def mean_jacobian_norm(subject: Subject) -> float:
@@ -216,27 +223,27 @@ metric, slope, summed = (partial(Metric, place=place) for place in (9, 11, 12))
 METRICS = (
     metric(
         "logit_min",
-        lambda subject: drop_infinite(stage(subject.trace, "masked")).min(),
+        lambda subject: drop_infinite(get_stage(subject.trace, "masked")).min(),
         meaning="the smallest logit that is not masked",
     ),
     metric(
         "logit_max",
-        lambda subject: drop_infinite(stage(subject.trace, "masked")).max(),
+        lambda subject: drop_infinite(get_stage(subject.trace, "masked")).max(),
         meaning="the largest logit",
     ),
     metric(
         "logit_std",
-        lambda subject: drop_infinite(stage(subject.trace, "masked")).std(),
+        lambda subject: drop_infinite(get_stage(subject.trace, "masked")).std(),
         meaning="the standard deviation of the logits",
     ),
     metric(
         "score_variance",
-        lambda subject: stage(subject.trace, "scores").var(),
+        lambda subject: get_stage(subject.trace, "scores").var(),
         meaning="the variance of the scores, before scaling",
     ),
     metric(
         "expected_variance",
-        lambda subject: expected_variance(stage(subject.trace, "q"), stage(subject.trace, "k")),
+        lambda subject: expected_variance(get_stage(subject.trace, "q"), get_stage(subject.trace, "k")),
         meaning="the variance of the scores if all entries were independent",
         source="Vaswani et al. 2017, section 3.2.1, footnote 4",
     ),

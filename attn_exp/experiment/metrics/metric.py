@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from attn_exp.arrays import Array, widen
-from attn_exp.experiment.executing import answer
+from attn_exp.experiment.executing import get_answer
 from attn_exp.experiment.variant import Settled
 from attn_exp.forms.trace import Trace
-from attn_exp.rules.rules import places, visible
+from attn_exp.rules.rules import allowed_entries, queries_with_keys
 
 
 class Metric(NamedTuple):
@@ -35,27 +35,27 @@ class Metric(NamedTuple):
 class Subject(NamedTuple):
     """What a metric measures: the traces of the variant and the baseline row, and the exact trace in `longdouble`.
 
-    `apart`: whether queries and keys are tokens of different inputs; `key_tokens`: the names of the keys.
+    `is_cross_attention`: whether queries and keys are tokens of different inputs; `key_tokens`: the names of the keys.
     """
 
     settled: Settled
     trace: Trace
-    first: Trace
+    baseline: Trace
     exact: Trace
-    apart: bool = False
+    is_cross_attention: bool = False
     key_tokens: tuple[str, ...] = ()
 
     def allowed(self) -> Array:
         """Return which keys the masks let each query see, `[h t s]`."""
-        q, k = stage(self.trace, "q"), stage(self.trace, "k")
-        return places(self.settled.rules.masks, q.shape[1], k.shape[1], self.offset, len(q))
+        q, k = get_stage(self.trace, "q"), get_stage(self.trace, "k")
+        return allowed_entries(self.settled.rules.masks, q.shape[1], k.shape[1], self.offset, len(q))
 
     def visible(self) -> Array:
         """Return whether the masks let each query see a key, `[h t]`; `[1 t]` if the trace has no queries."""
         q, k = self.trace.q, self.trace.k
         if q is None or k is None:
-            return np.ones((1, answer(self.trace).shape[-2]), bool)
-        return visible(self.settled.rules, len(q), q.shape[1], k.shape[1])
+            return np.ones((1, get_answer(self.trace).shape[-2]), bool)
+        return queries_with_keys(self.settled.rules, len(q), q.shape[1], k.shape[1])
 
     @property
     def offset(self) -> int:
@@ -73,17 +73,17 @@ def require_formed(is_formed: bool, *reason: str) -> None:
         raise NotFormedError(*reason)
 
 
-def one_sequence(subject: Subject) -> Array:
+def get_sequence_weights(subject: Subject) -> Array:
     """Return the weights `[h t s]` of a variant whose queries and keys are tokens of one sequence.
 
     Raises:
         NotFormedError: the keys come from a memory, so they have no position relative to the queries.
     """
-    require_formed(not subject.apart, "queries and keys are tokens of different inputs")
+    require_formed(not subject.is_cross_attention, "queries and keys are tokens of different inputs")
     return weights(subject)
 
 
-def stage(trace: Trace, name: str) -> Array:
+def get_stage(trace: Trace, name: str) -> Array:
     """Return a stage of a trace, converted to float32 if it is in half precision.
 
     Raises:
@@ -97,8 +97,8 @@ def stage(trace: Trace, name: str) -> Array:
 
 def weights(subject: Subject) -> Array:
     """Return the weights of a variant, `[h t s]`, with 0 for queries that see no key, whatever the convention."""
-    made, seen = stage(subject.trace, "weights"), subject.visible()
-    return made if seen.all() else np.where(seen[..., None], made, 0.0).astype(made.dtype)
+    formed, sees_key = get_stage(subject.trace, "weights"), subject.visible()
+    return formed if sees_key.all() else np.where(sees_key[..., None], formed, 0.0).astype(formed.dtype)
 
 
 def finite_weights(subject: Subject) -> Array:
@@ -107,9 +107,9 @@ def finite_weights(subject: Subject) -> Array:
     Raises:
         NotFormedError: some weights are NaN, as under conventions that give NaN to a query without keys.
     """
-    made = weights(subject)
-    require_formed(bool(np.isfinite(made).all()))
-    return made
+    formed = weights(subject)
+    require_formed(bool(np.isfinite(formed).all()))
+    return formed
 
 
 def mean(numbers: Array) -> float:
@@ -122,16 +122,16 @@ def sees(weights: Array) -> Array:
     return np.asarray(weights.any(axis=-1))
 
 
-def mean_seen(measure: Callable[[Array], Array], formed: Callable[[Subject], Array], subject: Subject) -> float:
+def mean_seen(measure: Callable[[Array], Array], get_weights: Callable[[Subject], Array], subject: Subject) -> float:
     """Return the mean of `measure`, a function of rows `[... s] -> [...]`, over the queries that see a key.
 
-    `formed` returns the weights of the subject.
+    `get_weights` returns the weights of the subject.
 
     Raises:
         NotFormedError: no query sees a key.
     """
-    made = formed(subject)
-    return mean(measure(made)[sees(made)])
+    formed = get_weights(subject)
+    return mean(measure(formed)[sees(formed)])
 
 
 def head_means(numbers: Array, weights: Array) -> Array:
@@ -139,39 +139,39 @@ def head_means(numbers: Array, weights: Array) -> Array:
 
     A query sees a key if its row of the weights `[h t s]` is not all 0. The mean is NaN if no query does.
     """
-    seen = sees(weights)
-    sums, counts = np.where(seen, numbers, 0).sum(axis=-1), seen.sum(axis=-1)
+    sees_key = sees(weights)
+    sums, counts = np.where(sees_key, numbers, 0).sum(axis=-1), sees_key.sum(axis=-1)
     return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
 
 
-def seeing_queries(subject: Subject) -> Array:
+def find_seeing_queries(subject: Subject) -> Array:
     """Return whether each query sees a key in at least one head, `[t]`.
 
     Raises:
         NotFormedError: no query sees a key.
     """
-    seen = subject.visible().any(axis=0)
+    sees_key = subject.visible().any(axis=0)
     if subject.trace.weights is not None:
-        seen = seen & sees(weights(subject)).any(axis=0)
-    require_formed(bool(seen.any()))
-    return np.asarray(seen)
+        sees_key = sees_key & sees(weights(subject)).any(axis=0)
+    require_formed(bool(sees_key.any()))
+    return np.asarray(sees_key)
 
 
-def ends(subject: Subject) -> tuple[Array, Array]:
+def get_both_answers(subject: Subject) -> tuple[Array, Array]:
     """Return the output `[t m]` and the exact output, or the two weights `[h t s]` if the problem has no values."""
-    return answer(subject.trace), answer(subject.exact)
+    return get_answer(subject.trace), get_answer(subject.exact)
 
 
-def ends_seen(subject: Subject) -> tuple[Array, Array]:
-    mine, exact = ends(subject)
-    seen = seeing_queries(subject)
-    return mine[..., seen, :], exact[..., seen, :]
+def get_answers_seen(subject: Subject) -> tuple[Array, Array]:
+    actual, exact = get_both_answers(subject)
+    sees_key = find_seeing_queries(subject)
+    return actual[..., sees_key, :], exact[..., sees_key, :]
 
 
-def outputs(subject: Subject) -> tuple[Array, Array]:
+def get_both_outputs(subject: Subject) -> tuple[Array, Array]:
     """Return the outputs of this row and of the baseline row, for queries that see a key in both."""
-    mine, first = answer(subject.trace), answer(subject.first)
-    require_formed(mine.shape == first.shape and mine.ndim == 2)
-    seen = seeing_queries(subject) & seeing_queries(subject._replace(trace=subject.first))
-    require_formed(bool(seen.any()))
-    return mine[seen], first[seen]
+    actual, baseline = get_answer(subject.trace), get_answer(subject.baseline)
+    require_formed(actual.shape == baseline.shape and actual.ndim == 2)
+    sees_key = find_seeing_queries(subject) & find_seeing_queries(subject._replace(trace=subject.baseline))
+    require_formed(bool(sees_key.any()))
+    return actual[sees_key], baseline[sees_key]

@@ -10,13 +10,13 @@ from attn_exp.arrays import Array, widen
 from attn_exp.experiment.metrics.metric import (
     Metric,
     Subject,
+    find_seeing_queries,
     finite_weights,
+    get_stage,
     mean,
     mean_seen,
     require_formed,
-    seeing_queries,
     sees,
-    stage,
     weights,
 )
 from attn_exp.forms.trace import Trace, entropy
@@ -26,20 +26,20 @@ PRINTED = 0.02
 """How much the sum of a row may differ from 1 if a document prints its weights with two digits."""
 
 
-def share_out(trace: Trace, rules: Rules) -> bool:
+def rows_are_distributions(trace: Trace, rules: Rules) -> bool:
     """Return whether each row of weights is a distribution, judged by the rules and, if stored, by the weights."""
-    ruled = shares_by_rule(rules)
-    if trace.weights is None or not ruled:
-        return ruled and not rules.normalizer.signed
-    is_made = ~np.isnan(trace.weights).all(axis=-1)  # under some conventions, a query without keys gives NaN
-    return bool((rows_that_share(trace.weights) | ~is_made).all())
+    shares_by_definition = shares_by_rule(rules)
+    if trace.weights is None or not shares_by_definition:
+        return shares_by_definition and not rules.normalizer.signed
+    has_weights = ~np.isnan(trace.weights).all(axis=-1)  # under some conventions, a query without keys gives NaN
+    return bool((are_distributions(trace.weights) | ~has_weights).all())
 
 
 def shares_by_rule(rules: Rules) -> bool:
     return rules.normalizer.sums_to_one and all(rule.extra(0) is None for rule in rules.scores)
 
 
-def rows_that_share(weights: Array) -> Array:
+def are_distributions(weights: Array) -> Array:
     """Return whether each row is a distribution, `[... s] -> [...]`: nonnegative with sum 1, or all zero."""
     return (weights >= 0).all(axis=-1) & sum_to_one(weights)
 
@@ -56,7 +56,7 @@ def shares(subject: Subject) -> Array:
     Raises:
         NotFormedError: rows do not sum to 1, as with a sigmoid or a sink.
     """
-    require_formed(share_out(subject.trace, subject.settled.rules))
+    require_formed(rows_are_distributions(subject.trace, subject.settled.rules))
     return weights(subject)
 
 
@@ -102,11 +102,11 @@ def gini(weights: Array) -> Array:
 
     Source: Hurley and Rickard 2009, "Comparing Measures of Sparsity", table II.
     """
-    ranked = np.sort(weights, axis=-1)
+    ascending = np.sort(weights, axis=-1)
     count = weights.shape[-1]
-    total = ranked.sum(axis=-1)
-    lesser = (ranked * (count - np.arange(count) - 0.5)).sum(axis=-1)
-    return np.where(total == 0, 0, 1 - 2 * lesser / np.where(total == 0, 1, total) / count)
+    total = ascending.sum(axis=-1)
+    ranked_sum = (ascending * (count - np.arange(count) - 0.5)).sum(axis=-1)
+    return np.where(total == 0, 0, 1 - 2 * ranked_sum / np.where(total == 0, 1, total) / count)
 
 
 def hoyer(weights: Array) -> Array:
@@ -120,7 +120,7 @@ def hoyer(weights: Array) -> Array:
     return np.asarray((root - weights.sum(axis=-1) / np.where(length == 0, np.inf, length)) / (root - 1))
 
 
-def keys_for(weights: Array, share: float = 0.9) -> Array:
+def count_keys_for(weights: Array, share: float = 0.9) -> Array:
     """Return how many of the largest weights of each row are needed to reach this share of the row's sum."""
     sums = np.cumsum(-np.sort(-weights, axis=-1), axis=-1)
     return np.asarray((sums < share * sums[..., -1:] * (1 - 1e-12)).sum(axis=-1) + (sums[..., -1] > 0))
@@ -132,9 +132,9 @@ def nonnegative_weights(subject: Subject) -> Array:
     Raises:
         NotFormedError: some weights are negative, as with `normalizer=sum`.
     """
-    made = weights(subject)
-    require_formed(not (made < 0).any())
-    return made
+    formed = weights(subject)
+    require_formed(not (formed < 0).any())
+    return formed
 
 
 def block_emptiness(allowed: Array, size: int = 16) -> float:
@@ -169,11 +169,11 @@ def rank_collapse(output: Array) -> float:
 
     Source: Dong et al. 2021, "Attention Is Not All You Need", section 2, whose x is the minimizer in that norm.
     """
-    whole, rest = (
+    norm, norm_without_mean = (
         float(np.sqrt(np.linalg.norm(matrix, 1) * np.linalg.norm(matrix, np.inf)))
         for matrix in (output, output - output.mean(axis=0))
     )
-    return rest / whole if whole else 0.0
+    return norm_without_mean / norm if norm else 0.0
 
 
 metric, ranked, scarce, masked = (partial(Metric, place=place) for place in (2, 5, 8, 10))
@@ -245,7 +245,7 @@ METRICS = (
     ),
     scarce(
         "keys_for_90",
-        partial(mean_seen, keys_for, nonnegative_weights),
+        partial(mean_seen, count_keys_for, nonnegative_weights),
         meaning="how many keys it takes to reach 90% of the weight of a row",
         unit="keys",
     ),
@@ -276,7 +276,7 @@ METRICS = (
     ),
     ranked(
         "rank_collapse",
-        lambda subject: rank_collapse(stage(subject.trace, "output")[seeing_queries(subject)]),
+        lambda subject: rank_collapse(get_stage(subject.trace, "output")[find_seeing_queries(subject)]),
         meaning="0 if all tokens have the same output",
         source='Dong et al. 2021, "Attention Is Not All You Need", section 2',
     ),

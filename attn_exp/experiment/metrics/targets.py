@@ -11,13 +11,13 @@ from attn_exp.arrays import Array, Arrays
 from attn_exp.experiment.metrics.metric import (
     Metric,
     Subject,
+    get_sequence_weights,
     head_means,
     mean,
     mean_seen,
-    one_sequence,
     weights,
 )
-from attn_exp.experiment.metrics.spread import normalized_entropy, rows_that_share, shares
+from attn_exp.experiment.metrics.spread import are_distributions, normalized_entropy, shares
 
 DELIMITERS = frozenset((".", ",", ";", ":", "!", "?", "[SEP]", "</s>", "<|endoftext|>", "<|end_of_text|>"))
 """Punctuation and separator tokens; a leading `_`, which stands for a space, is ignored."""
@@ -38,11 +38,11 @@ def distance(weights: Array, offset: int = 0) -> Array:
 
     Source: Vig and Belinkov 2019, "Analyzing the Structure of Attention", section 4.2.
     """
-    return np.asarray((weights * np.abs(ahead(weights, offset))).sum(axis=-1))
+    return np.asarray((weights * np.abs(relative_positions(weights, offset))).sum(axis=-1))
 
 
 def looks_back(weights: Array, offset: int = 0) -> Array:
-    return np.asarray(np.where(ahead(weights, offset) < 0, weights, 0).sum(axis=-1))
+    return np.asarray(np.where(relative_positions(weights, offset) < 0, weights, 0).sum(axis=-1))
 
 
 def at_distance(weights: Array, steps: int, offset: int = 0) -> float:
@@ -52,11 +52,11 @@ def at_distance(weights: Array, steps: int, offset: int = 0) -> float:
     Source: TransformerLens, `head_detector.py`, `error_measure="mul"`; its previous-token pattern is `steps` = -1.
     """
     total = weights.sum(axis=(-1, -2))
-    on_pattern = (weights * (ahead(weights, offset) == steps)).sum(axis=(-1, -2))
+    on_pattern = (weights * (relative_positions(weights, offset) == steps)).sum(axis=(-1, -2))
     return mean(on_pattern[total > 0] / total[total > 0])
 
 
-def ahead(weights: Array, offset: int) -> Array:
+def relative_positions(weights: Array, offset: int) -> Array:
     """Return the position of each key minus that of each query, `[t s]`."""
     return np.arange(weights.shape[-1]) - np.arange(weights.shape[-2])[:, None] - offset
 
@@ -71,11 +71,11 @@ def induction(weights: Array, tokens: Sequence[str]) -> Array:
     if weights.shape[1:] != (len(tokens), len(tokens)):
         return np.full(len(weights), np.nan)
     names = np.array(tokens)
-    follows = np.zeros((len(names), len(names)), bool)
-    follows[:, 1:] = names[:, None] == names[None, :-1]
-    follows = np.tril(follows, -1)
-    some = follows.any(axis=-1)
-    return head_means((weights * follows).sum(axis=-1)[:, some], weights[:, some])
+    is_target = np.zeros((len(names), len(names)), bool)
+    is_target[:, 1:] = names[:, None] == names[None, :-1]
+    is_target = np.tril(is_target, -1)
+    has_target = is_target.any(axis=-1)
+    return head_means((weights * is_target).sum(axis=-1)[:, has_target], weights[:, has_target])
 
 
 def sink(weights: Array, key: int = 0) -> Array:
@@ -88,16 +88,16 @@ def sink(weights: Array, key: int = 0) -> Array:
 
 def sink_rate(weights: Array, threshold: float = 0.3) -> float:
     """Return the share of heads whose first key is a sink: `sink > threshold`. Source: as for `sink`."""
-    taken = sink(weights)
-    return mean(taken[~np.isnan(taken)] > threshold)
+    sinks = sink(weights)
+    return mean(sinks[~np.isnan(sinks)] > threshold)
 
 
 def shares_of_one_sequence(subject: Subject) -> Array:
-    one_sequence(subject)
+    get_sequence_weights(subject)
     return shares(subject)
 
 
-def mean_of_heads(numbers: Array) -> float:
+def mean_over_heads(numbers: Array) -> float:
     return mean(numbers[~np.isnan(numbers)])
 
 
@@ -116,27 +116,29 @@ MEANINGS = {
 PATTERNS = tuple(MEANINGS)
 
 
-def measure_patterns(weights: Array, tokens: Sequence[str], offset: int = 0, apart: bool = False) -> dict[str, Array]:
+def measure_patterns(
+    weights: Array, tokens: Sequence[str], offset: int = 0, is_cross_attention: bool = False
+) -> dict[str, Array]:
     """Measure every pattern in every head: `[h]` each, from weights `[h t s]`; NaN if no token can show the pattern.
 
-    `tokens` are those of the keys; `apart` means that the queries come from another input, so that no key is next to or
-    before a query. `broad` treats the keys with a nonzero weight as the visible ones.
+    `tokens` are those of the keys; with `is_cross_attention` the queries come from another input, so that no key is
+    next to or before a query. `broad` treats the keys with a nonzero weight as the visible ones.
     """
-    steps, nowhere = ahead(weights, offset), np.full(len(weights), np.nan)
+    steps, nowhere = relative_positions(weights, offset), np.full(len(weights), np.nan)
     return {
-        "previous": nowhere if apart else mean_weight_at(weights, steps == -1),
+        "previous": nowhere if is_cross_attention else mean_weight_at(weights, steps == -1),
         "first": sink(weights),
-        "self": nowhere if apart else mean_weight_at(weights, steps == 0),
+        "self": nowhere if is_cross_attention else mean_weight_at(weights, steps == 0),
         "delimiter": on_delimiters(weights, tokens),
-        "induction": nowhere if apart else induction(weights, tokens),
+        "induction": nowhere if is_cross_attention else induction(weights, tokens),
         "broad": broad(weights),
     }
 
 
-def mean_weight_at(weights: Array, places: Array) -> Array:
-    """Return the mean weight of each head on the keys marked in `places` `[t s]`, over queries with a marked key."""
-    some = places.any(axis=-1)
-    return head_means((weights * places).sum(axis=-1)[:, some], weights[:, some])
+def mean_weight_at(weights: Array, targets: Array) -> Array:
+    """Return the mean weight of each head on the keys marked in `targets` `[t s]`, over queries with a marked key."""
+    has_target = targets.any(axis=-1)
+    return head_means((weights * targets).sum(axis=-1)[:, has_target], weights[:, has_target])
 
 
 def broad(weights: Array) -> Array:
@@ -144,17 +146,19 @@ def broad(weights: Array) -> Array:
 
     NaN if rows do not sum to 1, as with a sigmoid.
     """
-    if not rows_that_share(weights).all():
+    if not are_distributions(weights).all():
         return np.full(len(weights), np.nan)
-    each = (normalized_entropy(head, head > 0) for head in weights)
-    return np.array([rows.mean() if rows.size else np.nan for rows in each])
+    entropies = (normalized_entropy(head, head > 0) for head in weights)
+    return np.array([rows.mean() if rows.size else np.nan for rows in entropies])
 
 
 def find_strongest(numbers: Arrays, head: int) -> tuple[str, float]:
     """Return the pattern with the largest weight in a head, and that weight; `broad`, an entropy, does not count."""
-    known = {name: float(of[head]) for name, of in numbers.items() if name != "broad" and np.isfinite(of[head])}
-    name = max(known, key=known.__getitem__, default="")
-    return name, known.get(name, float("nan"))
+    weights = {
+        name: float(values[head]) for name, values in numbers.items() if name != "broad" and np.isfinite(values[head])
+    }
+    name = max(weights, key=weights.__getitem__, default="")
+    return name, weights.get(name, float("nan"))
 
 
 metric = partial(Metric, place=6)
@@ -162,7 +166,7 @@ metric = partial(Metric, place=6)
 METRICS = (
     metric(
         "on_delimiters",
-        lambda subject: mean_of_heads(on_delimiters(shares(subject), subject.key_tokens)),
+        lambda subject: mean_over_heads(on_delimiters(shares(subject), subject.key_tokens)),
         meaning="the mean weight on full stops, commas and marks such as [SEP]",
         source='Clark et al. 2019, "What Does BERT Look At?", section 3.2',
     ),
@@ -180,24 +184,24 @@ METRICS = (
     ),
     metric(
         "on_itself",
-        lambda subject: at_distance(one_sequence(subject), 0, subject.offset),
+        lambda subject: at_distance(get_sequence_weights(subject), 0, subject.offset),
         meaning="the share of the total weight that falls on the query's own token",
     ),
     metric(
         "on_previous",
-        lambda subject: at_distance(one_sequence(subject), -1, subject.offset),
+        lambda subject: at_distance(get_sequence_weights(subject), -1, subject.offset),
         meaning="the share of the total weight that falls on the previous token",
         source='TransformerLens, head_detector.py, error_measure="mul"',
     ),
     metric(
         "induction",
-        lambda subject: mean_of_heads(induction(shares_of_one_sequence(subject), subject.key_tokens)),
+        lambda subject: mean_over_heads(induction(shares_of_one_sequence(subject), subject.key_tokens)),
         meaning="the mean weight on the token after an earlier copy of the query's token",
         source='Olsson et al. 2022, "In-context Learning and Induction Heads"',
     ),
     partial(Metric, place=4)(
         "sink",
-        lambda subject: mean_of_heads(sink(weights(subject))),
+        lambda subject: mean_over_heads(sink(weights(subject))),
         meaning="the mean weight on the first key",
         unit="weight of key 1",
         source='Gu et al. 2024, "When Attention Sink Emerges in Language Models", section 3.1',

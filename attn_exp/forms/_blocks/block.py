@@ -20,20 +20,20 @@ from attn_exp.forms._blocks.operands import (
     Block,
     Operands,
     Scratch,
-    added,
-    allowed,
-    extras,
+    compute_allowed,
+    compute_bias,
+    compute_extra_logits,
     find_span,
+    get_mask_pattern,
     join_columns,
-    pattern,
-    sink,
+    merge_extra_logits,
     split_columns,
 )
 from attn_exp.forms._blocks.plain import all_finite, keeps_precision
-from attn_exp.forms._blocks.tasks import LEAST, Run, Shape, Task, runs
+from attn_exp.forms._blocks.tasks import LEAST_ROWS, Run, Shape, Task, cut_runs
 from attn_exp.forms.steps import weighted_sums
-from attn_exp.forms.trace import Summary, edges, entropy, make_summary
-from attn_exp.rules.masks.mask import Span, intersection
+from attn_exp.forms.trace import Summary, entropy, make_summary, split_evenly
+from attn_exp.rules.masks.mask import Span, intersect_spans
 from attn_exp.rules.scores.score import Score
 
 PIECE = 1 << 17
@@ -53,26 +53,26 @@ class Sums(NamedTuple):
     extra: Any = None
 
 
-def cut(whole: Operands, task: Task, scratch: Scratch, keys: slice | None = None) -> Block:
+def cut_block(operands: Operands, task: Task, scratch: Scratch, keys: slice | None = None) -> Block:
     """Return the part of the operands that a task needs, restricted to `keys` if given."""
-    some = whole.q[task]
-    joined = some.shape[2] > 1 and some.shape[3] == whole.shape.rows <= LEAST
-    q = scale_queries(some, whole.rules.scale, joined, scratch)
-    span = find_span(whole, task)
-    span = span if keys is None else intersection([span, Span(keys.start, keys.stop, keys.start, keys.stop)])
-    return Block(whole, task, q, whole.k[task[:2]], whole.v[task[:2]], span, scratch, joined)
+    queries = operands.q[task]
+    joined = queries.shape[2] > 1 and queries.shape[3] == operands.shape.rows <= LEAST_ROWS
+    q = scale_queries(queries, operands.rules.scale, joined, scratch)
+    span = find_span(operands, task)
+    span = span if keys is None else intersect_spans([span, Span(keys.start, keys.stop, keys.start, keys.stop)])
+    return Block(operands, task, q, operands.k[task[:2]], operands.v[task[:2]], span, scratch, joined)
 
 
-def scale_queries(some: Array, scale: float, joined: bool, scratch: Scratch) -> Array:
+def scale_queries(queries: Array, scale: float, joined: bool, scratch: Scratch) -> Array:
     """Return scaled queries `[b g r d t]`; if they are few, in the memory order that is fastest for the BLAS."""
-    order = (0, 1, 4, 2, 3) if joined else (0, 1, 2, 4, 3) if some.shape[3] <= LEAST else (0, 1, 2, 3, 4)
-    laid = some.transpose(order)
-    q = scratch.memory.array(laid.shape, some.dtype)
-    np.multiply(laid, some.dtype.type(scale), out=q)
-    return q.swapaxes(2, 3) if joined else q if some.shape[3] <= LEAST else q.mT
+    order = (0, 1, 4, 2, 3) if joined else (0, 1, 2, 4, 3) if queries.shape[3] <= LEAST_ROWS else (0, 1, 2, 3, 4)
+    transposed = queries.transpose(order)
+    q = scratch.memory.array(transposed.shape, queries.dtype)
+    np.multiply(transposed, queries.dtype.type(scale), out=q)
+    return q.swapaxes(2, 3) if joined else q if queries.shape[3] <= LEAST_ROWS else q.mT
 
 
-def logits(block: Block, run: Run, after: Callable[..., Array] | None = None) -> Array:
+def compute_logits(block: Block, run: Run, after: Callable[..., Array] | None = None) -> Array:
     """Return the scaled logits of a run of keys `[b g r s t]`, after score rules, in the scratch tile.
 
     `after` is a last elementwise step; if rules bend logits, it is applied while a piece is still in the cache.
@@ -85,7 +85,7 @@ def logits(block: Block, run: Run, after: Callable[..., Array] | None = None) ->
     else:
         tile = np.matmul(keys, block.q, out=flat.reshape(shape))
     bends = [rule.bend for rule in block.whole.rules.scores if type(rule).bend is not Score.bend]
-    biases = [bias for rule in block.whole.rules.scores if (bias := added(rule, block, run)) is not None]
+    biases = [bias for rule in block.whole.rules.scores if (bias := compute_bias(rule, block, run)) is not None]
     if bends:
         bend(flat, bends, after if not biases else None)
     for bias in biases:
@@ -108,40 +108,45 @@ def bend(flat: Array, bends: Sequence[Callable[[Any], Any]], after: Callable[...
 
 def forbid(block: Block, run: Run, tile: Array) -> None:
     for start, stop in run.masked:
-        inside = tile[..., start - run.start : stop - run.start, :]
-        np.copyto(inside, -np.inf, where=~allowed(block, Run(start, stop)))
+        part = tile[..., start - run.start : stop - run.start, :]
+        np.copyto(part, -np.inf, where=~compute_allowed(block, Run(start, stop)))
 
 
-def cancel(block: Block, run: Run, powers: Array) -> None:
+def zero_masked(block: Block, run: Run, powers: Array) -> None:
     """Multiply a tile of powers by 0 wherever a mask hides a key; `compute_sums` detects the NaN from infinities."""
     for start, stop in run.masked:
-        inside = powers[..., start - run.start : stop - run.start, :]
-        inside *= pattern(block, start, stop)
+        part = powers[..., start - run.start : stop - run.start, :]
+        part *= get_mask_pattern(block, start, stop)
 
 
 def sum_quickly(block: Block, context: Array) -> Sums:
     """Return the sums with an anchor of 0, writing the context in place; correct if nothing overflows or underflows."""
-    total, further = None, None
+    total, more = None, None
     columns, (members, rows) = block.q.shape[-1], context.shape[2:4]
     out = context
     if block.joined:
         columns = members * rows
         out = context.reshape(*context.shape[:2], 1, columns, context.shape[-1])
-    for run in runs(block.span, block.whole.shape.keys_at_once(columns, block.q.shape[-2])):
-        powers = logits(block, run, after=np.exp)
-        cancel(block, run, powers)
+    for run in cut_runs(block.span, block.whole.shape.keys_at_once(columns, block.q.shape[-2])):
+        powers = compute_logits(block, run, after=np.exp)
+        zero_masked(block, run, powers)
         powers = join_columns(powers) if block.joined else powers
-        summed = block.scratch.ones[: powers.shape[-2]] @ powers
+        run_total = block.scratch.ones[: powers.shape[-2]] @ powers
         if total is None:
-            total = summed
+            total = run_total
             np.matmul(powers.mT, block.v[..., run.start : run.stop, :], out=out)
         else:
-            total += summed
-            further = block.scratch.memory.array(out.shape, out.dtype) if further is None else further
-            out += np.matmul(powers.mT, block.v[..., run.start : run.stop, :], out=further)
+            total += run_total
+            more = block.scratch.memory.array(out.shape, out.dtype) if more is None else more
+            out += np.matmul(powers.mT, block.v[..., run.start : run.stop, :], out=more)
     if total is None:
         return empty_sums(block)
-    return Sums(context, total.reshape(context.shape[:-1]), None, sink(block) if block.whole.rules.scores else None)
+    return Sums(
+        context,
+        total.reshape(context.shape[:-1]),
+        None,
+        merge_extra_logits(block) if block.whole.rules.scores else None,
+    )
 
 
 def empty_sums(block: Block) -> Sums:
@@ -150,7 +155,7 @@ def empty_sums(block: Block) -> Sums:
         np.zeros((*queries, block.v.shape[-1]), block.q.dtype),
         np.zeros(queries, block.q.dtype),
         np.full(queries, -np.inf, block.q.dtype),
-        sink(block),
+        merge_extra_logits(block),
     )
 
 
@@ -165,10 +170,10 @@ def sum_divided(block: Block) -> Sums:
 
     A context is an average of values, so it can be finite even if their sum is not.
     """
-    share = block.v.dtype.type(2.0 ** -block.whole.shape.keys.bit_length())
-    sums = sum_online(replace(block, v=block.v * share))
+    factor = block.v.dtype.type(2.0 ** -block.whole.shape.keys.bit_length())
+    sums = sum_online(replace(block, v=block.v * factor))
     total = np.where(sums.total == 0, 1, sums.total)
-    context = sums.context / total[..., None] / share
+    context = sums.context / total[..., None] / factor
     return Sums(context, np.ones_like(total), sums.anchor + np.log(total), sums.extra)
 
 
@@ -178,26 +183,26 @@ def sum_online(block: Block) -> Sums:
     Source: Milakov and Gimelshein 2018, "Online normalizer calculation for softmax".
     """
     context, total, anchor, extra = empty_sums(block)
-    for run, tile, anchor, step in anchored(block):  # noqa: B007 - the last anchor is that of the sums
-        powers, faded = np.exp(tile, out=tile), np.exp(step)
-        total = total * faded + powers.sum(axis=-2)
-        context = context * faded[..., None] + weighted_sums(powers.mT, block.v[..., run.start : run.stop, :])
+    for run, tile, anchor, step in anchor_runs(block):  # noqa: B007 - the last anchor is that of the sums
+        powers, factor = np.exp(tile, out=tile), np.exp(step)
+        total = total * factor + powers.sum(axis=-2)
+        context = context * factor[..., None] + weighted_sums(powers.mT, block.v[..., run.start : run.stop, :])
     return Sums(context, total, anchor, extra)
 
 
-def anchored(block: Block) -> Iterator[tuple[Run, Array, Array, Array]]:
+def anchor_runs(block: Block) -> Iterator[tuple[Run, Array, Array, Array]]:
     """Yield each run of keys, its masked logits minus the anchor, the anchor, and the log rescaling of earlier sums.
 
     The anchor is the largest logit of each row so far, or 0 in place of -inf when it is subtracted from logits.
     """
     anchor = empty_sums(block).anchor
-    for run in runs(block.span, block.whole.shape.tile_keys):
-        tile = logits(block, run)
+    for run in cut_runs(block.span, block.whole.shape.tile_keys):
+        tile = compute_logits(block, run)
         forbid(block, run, tile)
-        before, anchor = anchor, np.maximum(anchor, tile.max(axis=-2))
-        level = np.where(np.isneginf(anchor), 0, anchor)
-        tile -= level[..., None, :]
-        yield run, tile, anchor, before - level
+        earlier_anchor, anchor = anchor, np.maximum(anchor, tile.max(axis=-2))
+        subtracted = np.where(np.isneginf(anchor), 0, anchor)
+        tile -= subtracted[..., None, :]
+        yield run, tile, anchor, earlier_anchor - subtracted
 
 
 def compute_sums(block: Block, context: Array) -> Sums:
@@ -205,30 +210,30 @@ def compute_sums(block: Block, context: Array) -> Sums:
     return sums if keeps_precision(sums.total) and all_finite(sums.context) else sum_safely(block)
 
 
-def whole_logits(block: Block) -> Array:
+def compute_whole_logits(block: Block) -> Array:
     """Return the masked logits of whole rows `[b g r t s]`, in the dtype that the rules set."""
     keys = block.whole.shape.keys
     run = Run(0, keys, ((0, keys),))
-    tile = logits(block, run)
+    tile = compute_logits(block, run)
     forbid(block, run, tile)
     return tile.mT.astype(block.whole.softmax_dtype, copy=False)
 
 
 def weigh(block: Block, masked: Array) -> Array:
     """Return the weights of masked logits, for any normalizer."""
-    given = extras(block)
-    shared = None if given is None else given.astype(masked.dtype)
-    return block.whole.rules.normalizer.weigh(masked, shared).astype(block.q.dtype, copy=False)
+    extra = compute_extra_logits(block)
+    extra_logits = None if extra is None else extra.astype(masked.dtype)
+    return block.whole.rules.normalizer.weigh(masked, extra_logits).astype(block.q.dtype, copy=False)
 
 
-def whole_rows(block: Block) -> tuple[Array, Sums]:
+def compute_whole_rows(block: Block) -> tuple[Array, Sums]:
     """Return the weights of whole rows, and sums already divided by their total."""
-    masked = whole_logits(block)
+    masked = compute_whole_logits(block)
     weights = weigh(block, masked)
-    return weights, finished_sums(block, masked, weighted_sums(weights, block.v))
+    return weights, make_finished_sums(block, masked, weighted_sums(weights, block.v))
 
 
-def finished_sums(block: Block, masked: Array, context: Array) -> Sums:
+def make_finished_sums(block: Block, masked: Array, context: Array) -> Sums:
     """Return a finished context as sums with a total of 1; for softmax the anchor is the log-sum-exp."""
     total = np.ones(context.shape[:-1], context.dtype)
     if not block.whole.rules.normalizer.exponential:
@@ -238,7 +243,7 @@ def finished_sums(block: Block, masked: Array, context: Array) -> Sums:
     return Sums(context, total, np.log(powers.sum(axis=-1)) + top)
 
 
-class Portrait(NamedTuple):
+class RowStatistics(NamedTuple):
     """Statistics of each row `[b g r t]`, and `cells` `[b g r t c]`: its weights summed over runs of keys."""
 
     entropy: Array
@@ -247,70 +252,74 @@ class Portrait(NamedTuple):
     cells: Array
 
 
-def portray(block: Block, marks: Array) -> tuple[Sums, Portrait]:
-    """Return the sums of a block, as `sum_safely` does, and the portrait of its weights.
+def summarize_block(block: Block, key_edges: Array) -> tuple[Sums, RowStatistics]:
+    """Return the sums of a block, as `sum_safely` does, and the statistics of its weights.
 
     With `x_j = logit_j - anchor` the entropy is `log(total) - sum_j p_j x_j / total`. Besides the sums, only
     `sum_j p_j x_j` is accumulated, and rescaled like them when the anchor grows.
     """
     if block.whole.entire:
-        weights, sums = whole_rows(block)
-        cells = bin_powers(weights.mT, Run(0, block.whole.shape.keys), marks)
-        return sums, Portrait(entropy(weights), weights.max(axis=-1, initial=0), weights[..., :1].sum(axis=-1), cells)
+        weights, sums = compute_whole_rows(block)
+        cells = bin_powers(weights.mT, Run(0, block.whole.shape.keys), key_edges)
+        return sums, RowStatistics(
+            entropy(weights), weights.max(axis=-1, initial=0), weights[..., :1].sum(axis=-1), cells
+        )
     context, total, anchor, extra = empty_sums(block)
-    moment, first = total, total
-    coarse = np.zeros((*total.shape, len(marks) - 1), total.dtype)
-    for run, tile, anchor, change in anchored(block):  # noqa: B007 - the last anchor is that of the sums
-        powers, step = np.exp(tile), np.maximum(change, np.finfo(tile.dtype).min)
-        faded = np.exp(step)
+    moment, first_key = total, total
+    cells_so_far = np.zeros((*total.shape, len(key_edges) - 1), total.dtype)
+    for run, tile, anchor, log_factor in anchor_runs(block):  # noqa: B007 - the last anchor is that of the sums
+        powers, step = np.exp(tile), np.maximum(log_factor, np.finfo(tile.dtype).min)
+        factor = np.exp(step)
         np.maximum(tile, np.finfo(tile.dtype).min, out=tile)  # -inf times a power of 0 would be NaN
         np.multiply(tile, powers, out=tile)
-        moment = faded * (moment + step * total) + tile.sum(axis=-2)
-        total = total * faded + powers.sum(axis=-2)
-        context = context * faded[..., None] + weighted_sums(powers.mT, block.v[..., run.start : run.stop, :])
-        first = first * faded + (powers[..., 0, :] if run.start == 0 else 0)
-        coarse = coarse * faded[..., None] + bin_powers(powers, run, marks)
+        moment = factor * (moment + step * total) + tile.sum(axis=-2)
+        total = total * factor + powers.sum(axis=-2)
+        context = context * factor[..., None] + weighted_sums(powers.mT, block.v[..., run.start : run.stop, :])
+        first_key = first_key * factor + (powers[..., 0, :] if run.start == 0 else 0)
+        cells_so_far = cells_so_far * factor[..., None] + bin_powers(powers, run, key_edges)
     sums = Sums(context, total, anchor, extra)
-    portrait = divide_by_total(sums, moment, first, coarse)
-    return sums if np.isfinite(context).all() else sum_divided(block), portrait
+    row_statistics = divide_by_total(sums, moment, first_key, cells_so_far)
+    return sums if np.isfinite(context).all() else sum_divided(block), row_statistics
 
 
-def divide_by_total(sums: Sums, moment: Array, first: Array, coarse: Array) -> Portrait:
-    level = np.where(np.isneginf(sums.anchor), 0, sums.anchor)
-    top = level if sums.extra is None else np.maximum(sums.anchor, sums.extra)
+def divide_by_total(sums: Sums, moment: Array, first_key: Array, cells: Array) -> RowStatistics:
+    anchor = np.where(np.isneginf(sums.anchor), 0, sums.anchor)
+    top = anchor if sums.extra is None else np.maximum(sums.anchor, sums.extra)
     step = np.maximum(sums.anchor - top, np.finfo(moment.dtype).min)
-    faded = np.exp(step)
-    total = sums.total * faded
-    whole = np.where(total == 0, 1, total) if sums.extra is None else total + np.exp(sums.extra - top)
-    entropy = (np.log(whole) * total - faded * (moment + step * sums.total)) / whole
-    largest = np.where(sums.total == 0, 0, faded / whole)
-    return Portrait(entropy, largest, first * faded / whole, coarse * faded[..., None] / whole[..., None])
+    factor = np.exp(step)
+    total = sums.total * factor
+    whole_total = np.where(total == 0, 1, total) if sums.extra is None else total + np.exp(sums.extra - top)
+    entropy = (np.log(whole_total) * total - factor * (moment + step * sums.total)) / whole_total
+    largest = np.where(sums.total == 0, 0, factor / whole_total)
+    return RowStatistics(
+        entropy, largest, first_key * factor / whole_total, cells * factor[..., None] / whole_total[..., None]
+    )
 
 
-def bin_powers(powers: Array, run: Run, marks: Array) -> Array:
+def bin_powers(powers: Array, run: Run, key_edges: Array) -> Array:
     """Sum exponentials `[b g r s t]` over each run of keys between edges, `[b g r t c]`."""
-    coarse = np.zeros((*powers.shape[:-2], powers.shape[-1], len(marks) - 1), powers.dtype)
-    for cell in range(np.searchsorted(marks, run.start, "right") - 1, np.searchsorted(marks, run.stop)):
-        inside = slice(max(marks[cell] - run.start, 0), marks[cell + 1] - run.start)
-        coarse[..., cell] = powers[..., inside, :].sum(axis=-2)
-    return coarse
+    cells = np.zeros((*powers.shape[:-2], powers.shape[-1], len(key_edges) - 1), powers.dtype)
+    for cell in range(np.searchsorted(key_edges, run.start, "right") - 1, np.searchsorted(key_edges, run.stop)):
+        keys = slice(max(key_edges[cell] - run.start, 0), key_edges[cell + 1] - run.start)
+        cells[..., cell] = powers[..., keys, :].sum(axis=-2)
+    return cells
 
 
-class Gallery:
-    """The portraits of all blocks; threads write disjoint parts."""
+class SummaryBuilder:
+    """Collects the statistics of all blocks into a summary; threads write disjoint parts."""
 
     def __init__(self, shape: Shape, most: int, dtype: np.dtype[Any]) -> None:
         self.heads = (shape.batches, shape.groups, shape.members)
-        self.rows, self.keys = edges(shape.rows, most), edges(shape.keys, most)
-        self.facts = np.empty((3, *self.heads, shape.rows), dtype)
+        self.rows, self.keys = split_evenly(shape.rows, most), split_evenly(shape.keys, most)
+        self.row_statistics = np.empty((3, *self.heads, shape.rows), dtype)
         self.parts: list[tuple[Task, Array]] = []
 
-    def hang(self, task: Task, portrait: Portrait) -> None:
-        self.facts[(slice(None), *task)] = portrait[:3]
-        starts = np.maximum(self.rows[self.touched(task)] - task.rows.start, 0)
-        self.parts.append((task, np.add.reduceat(portrait.cells.astype(np.float64), starts, axis=-2)))
+    def add(self, task: Task, statistics: RowStatistics) -> None:
+        self.row_statistics[(slice(None), *task)] = statistics[:3]
+        starts = np.maximum(self.rows[self.find_cells(task)] - task.rows.start, 0)
+        self.parts.append((task, np.add.reduceat(statistics.cells.astype(np.float64), starts, axis=-2)))
 
-    def touched(self, task: Task) -> slice:
+    def find_cells(self, task: Task) -> slice:
         rows = task.rows
         return slice(np.searchsorted(self.rows, rows.start, "right") - 1, np.searchsorted(self.rows, rows.stop))
 
@@ -321,6 +330,6 @@ class Gallery:
         """
         sums = np.zeros((*self.heads, len(self.rows) - 1, len(self.keys) - 1))
         for task, part in sorted(self.parts, key=lambda pair: pair[0].rows.start):
-            sums[(*task[:3], self.touched(task))] += part
-        entropies, largest, sink = self.facts.reshape(3, *heads, self.facts.shape[-1])
+            sums[(*task[:3], self.find_cells(task))] += part
+        entropies, largest, sink = self.row_statistics.reshape(3, *heads, self.row_statistics.shape[-1])
         return make_summary(entropies, largest, sink, sums.reshape(*heads, *sums.shape[-2:]), self.rows, self.keys)

@@ -20,7 +20,8 @@ from numpy.lib.stride_tricks import sliding_window_view
 from attn_exp import arrays
 from attn_exp.arrays import Array
 from attn_exp.errors import UserError, given
-from attn_exp.forms._blocks.tasks import LEAST, ROWS, Run, Shape, Task, union
+from attn_exp.forms._blocks.tasks import LEAST_ROWS, ROWS, Run, Shape, Task, union
+from attn_exp.forms.form import coarser
 from attn_exp.rules.grid import Grid
 from attn_exp.rules.masks.mask import AllOf, Mask, Span
 from attn_exp.rules.rules import Rules, part_grid
@@ -93,9 +94,9 @@ def keep_memory(most: int) -> int:
     """
     if isinstance(most, bool) or not isinstance(most, (int, np.integer)) or most < 0:  # type: ignore[redundant-expr] # callers pass anything
         raise UserError(f"most is {given(most)}; expected a whole number of bytes, 0 or more")
-    before, Memory.most = Memory.most, most
+    old_most, Memory.most = Memory.most, most
     Memory.idle.clear()
-    return before
+    return old_most
 
 
 @dataclass(frozen=True)
@@ -126,8 +127,8 @@ class Operands:
     @property
     def softmax_dtype(self) -> np.dtype[Any]:
         """The dtype to which logits are rounded before normalization, if coarser than their own."""
-        asked = self.rules.softmax_dtype
-        return self.q.dtype if asked is None or np.dtype(asked).itemsize >= self.q.dtype.itemsize else np.dtype(asked)
+        wanted = self.rules.softmax_dtype
+        return self.q.dtype if wanted is None else coarser(self.q.dtype, np.dtype(wanted))
 
 
 @dataclass(frozen=True)
@@ -160,58 +161,58 @@ def split_columns(array: Array, members: int) -> Array:
     return array.reshape(b, g, s, members, columns // members).swapaxes(2, 3)
 
 
-def allocate_scratch(whole: Operands, memory: Memory, entire: bool = False) -> Scratch:
+def allocate_scratch(operands: Operands, memory: Memory, entire: bool = False) -> Scratch:
     """Allocate one thread's buffers; with `entire`, the tile has room for whole rows of logits."""
-    shape, dtype = whole.shape, whole.q.dtype
-    places = min(shape.places, max(shape.tile_places, shape.keys if entire or whole.entire else 0))
-    return Scratch(memory.array((places,), dtype), np.ones(min(shape.keys, shape.tile_keys), dtype), memory)
+    shape, dtype = operands.shape, operands.q.dtype
+    size = min(shape.places, max(shape.tile_places, shape.keys if entire or operands.entire else 0))
+    return Scratch(memory.array((size,), dtype), np.ones(min(shape.keys, shape.tile_keys), dtype), memory)
 
 
-WORTH = 1 << 16
+RELATIVE_FROM = 1 << 16
 """With at least this many logits, a relative rule is evaluated once per difference `key - query`."""
 
-KEPT = 4
+MOST_PATTERNS = 4
 """Number of mask patterns that a thread caches, each no larger than a tile."""
 
 
-def find_span(whole: Operands, task: Task) -> Span:
-    keys, masks, offset = whole.shape.keys, whole.rules.masks, np.asarray(whole.rules.offset)
-    if not masks or not whole.shape.batches:
+def find_span(operands: Operands, task: Task) -> Span:
+    keys, masks, offset = operands.shape.keys, operands.rules.masks, np.asarray(operands.rules.offset)
+    if not masks or not operands.shape.batches:
         return Span(0, keys, 0, keys)
     spans = []
-    for batch in range(*task.batches.indices(whole.shape.batches)):
-        first = task.rows.start + int(offset[batch] if offset.ndim else offset)
-        last = first + task.rows.stop - task.rows.start - 1
-        spans.append(AllOf(masks).span(batch, first, last, keys))
+    for batch in range(*task.batches.indices(operands.shape.batches)):
+        first_position = task.rows.start + int(offset[batch] if offset.ndim else offset)
+        last_position = first_position + task.rows.stop - task.rows.start - 1
+        spans.append(AllOf(masks).span(batch, first_position, last_position, keys))
     return union(spans)
 
 
-def rows_per_task(whole: Operands) -> int:
+def rows_per_task(operands: Operands) -> int:
     """Return the number of queries per task; it is smaller if masks show different keys to different queries."""
-    rows, every = whole.shape.rows, slice(0, whole.shape.batches)
+    rows, all_batches = operands.shape.rows, slice(0, operands.shape.batches)
     halves = slice(0, rows // 2), slice(rows // 2, rows)
-    if not whole.rules.masks or rows <= LEAST:
+    if not operands.rules.masks or rows <= LEAST_ROWS:
         return ROWS
-    first, second = (find_span(whole, Task(every, slice(None), slice(None), half)) for half in halves)
-    return ROWS if first == second else min(ROWS // 2, max(LEAST, rows // 4))
+    first, second = (find_span(operands, Task(all_batches, slice(None), slice(None), half)) for half in halves)
+    return ROWS if first == second else min(ROWS // 2, max(LEAST_ROWS, rows // 4))
 
 
-def evaluate_rule(ask: Callable[[Grid], Any], rule: Mask | Score, block: Block, run: Run) -> Any:
+def evaluate_rule(evaluate: Callable[[Grid], Any], rule: Mask | Score, block: Block, run: Run) -> Any:
     """Evaluate a rule on a run of keys; a relative rule is evaluated once per `key - query` if that is faster."""
     offset, queries = np.asarray(block.whole.rules.offset), block.q.shape[-1]
     rows = block.task.rows
-    if not rule.relative or offset.ndim or queries * (run.stop - run.start) < WORTH:
-        return ask(grid(block, np.arange(run.start, run.stop)[:, None], np.arange(rows.start, rows.stop)))
-    first = rows.start + int(offset)
-    places = grid(block, np.arange(run.stop - 1, run.start - queries, -1), np.zeros(1, int))
-    line = ask(replace(places, query=first))
-    if np.ndim(line) == 0 or line.shape[-1] == 1:
-        return line
-    line = line[..., 0, :] if line.ndim > 1 else line
-    return sliding_window_view(line, queries, axis=-1)[..., ::-1, :]
+    if not rule.relative or offset.ndim or queries * (run.stop - run.start) < RELATIVE_FROM:
+        return evaluate(make_grid(block, np.arange(run.start, run.stop)[:, None], np.arange(rows.start, rows.stop)))
+    first_position = rows.start + int(offset)
+    diagonal = make_grid(block, np.arange(run.stop - 1, run.start - queries, -1), np.zeros(1, int))
+    values = evaluate(replace(diagonal, query=first_position))
+    if np.ndim(values) == 0 or values.shape[-1] == 1:
+        return values
+    values = values[..., 0, :] if values.ndim > 1 else values
+    return sliding_window_view(values, queries, axis=-1)[..., ::-1, :]
 
 
-def grid(block: Block, key: Array, row: Array) -> Grid:
+def make_grid(block: Block, key: Array, row: Array) -> Grid:
     shape, task = block.whole.shape, block.task
     heads = np.arange(shape.groups * shape.members).reshape(shape.groups, shape.members, 1, 1)
     batch = np.arange(*task.batches.indices(shape.batches))[:, None, None, None, None]
@@ -219,7 +220,7 @@ def grid(block: Block, key: Array, row: Array) -> Grid:
     return part_grid(block.whole.rules, batch, heads[task.groups, task.members], row, key, sizes)
 
 
-def added(rule: Score, block: Block, run: Run) -> Array | None:
+def compute_bias(rule: Score, block: Block, run: Run) -> Array | None:
     def ask(grid: Grid) -> Array | None:
         bias = rule.bias(grid)
         return None if bias is None else np.asarray(bias).astype(block.q.dtype, copy=False)
@@ -227,33 +228,33 @@ def added(rule: Score, block: Block, run: Run) -> Array | None:
     return None if type(rule).bias is Score.bias else evaluate_rule(ask, rule, block, run)
 
 
-def extras(block: Block) -> Array | None:
+def compute_extra_logits(block: Block) -> Array | None:
     """Return the concatenated extra logits of all score rules, `[g r 1 n]`, or None if there are none."""
-    heads = grid(block, np.zeros(1, int), np.zeros(1, int)).head
-    given = [extra for rule in block.whole.rules.scores if (extra := rule.extra(heads)) is not None]
-    return np.concatenate(given, axis=-1) if given else None
+    heads = make_grid(block, np.zeros(1, int), np.zeros(1, int)).head
+    logits = [extra for rule in block.whole.rules.scores if (extra := rule.extra(heads)) is not None]
+    return np.concatenate(logits, axis=-1) if logits else None
 
 
-def sink(block: Block) -> Array | None:
+def merge_extra_logits(block: Block) -> Array | None:
     """Return the log-sum-exp of the extra logits `[g r 1]`: one logit with the same softmax share."""
-    given = extras(block)
-    return None if given is None else np.logaddexp.reduce(given, axis=-1)
+    logits = compute_extra_logits(block)
+    return None if logits is None else np.logaddexp.reduce(logits, axis=-1)
 
 
-def allowed(block: Block, run: Run) -> Array:
+def compute_allowed(block: Block, run: Run) -> Array:
     """Return which places of a run of keys all masks allow; it broadcasts to `[b g r s t]`."""
     answers = [evaluate_rule(mask.allows, mask, block, run) for mask in block.whole.rules.masks]
     return np.asarray(functools.reduce(np.logical_and, answers)) if answers else np.ones((1, 1), bool)
 
 
-def pattern(block: Block, start: int, stop: int) -> Array:
+def get_mask_pattern(block: Block, start: int, stop: int) -> Array:
     """Return 1 where all masks allow and 0 elsewhere; with relative masks, equal patterns are computed once."""
     rules, queries = block.whole.rules, block.q.shape[-1]
     if np.ndim(rules.offset) or not all(mask.relative for mask in rules.masks):
-        return allowed(block, Run(start, stop)).astype(block.q.dtype)
-    patterns, place = block.scratch.patterns, (start - block.task.rows.start, stop - start, queries)
-    if place not in patterns:
-        if len(patterns) == KEPT:
+        return compute_allowed(block, Run(start, stop)).astype(block.q.dtype)
+    patterns, key = block.scratch.patterns, (start - block.task.rows.start, stop - start, queries)
+    if key not in patterns:
+        if len(patterns) == MOST_PATTERNS:
             patterns.clear()
-        patterns[place] = allowed(block, Run(start, stop)).astype(block.q.dtype)
-    return patterns[place]
+        patterns[key] = compute_allowed(block, Run(start, stop)).astype(block.q.dtype)
+    return patterns[key]

@@ -11,12 +11,12 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.forms._blocks.operands import Memory, lend_memory
 
-KINDS = (np.dtype(np.float32), np.dtype(np.float64))
+DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
 
 FEW = 1 << 13
 """Up to this many logits, one expression over the whole matrix is faster than cutting blocks."""
 
-ALONE = 1 << 16
+ONE_THREAD = 1 << 16
 """Up to this many logits, waking a thread takes longer than it saves."""
 
 READING = 12
@@ -25,7 +25,7 @@ READING = 12
 COPIED = 1 << 14
 """Up to this many multiplications, copying the keys for each query head, as `matrix` does, costs nothing."""
 
-UNHELD = 1 << 18
+SINGLE_THREADED = 1 << 18
 """Up to this many multiplications, a product does not wake the BLAS's own threads."""
 
 TILE = 1 << 22
@@ -35,57 +35,57 @@ SKIPPED = 1 << 21
 """Above this many bytes of logits, blocks that skip masked keys are faster under a causal mask."""
 
 
-def at_once(query: Any, key: Any, value: Any, scale: float | None, is_causal: bool = False) -> Array | None:
+def attend_at_once(query: Any, key: Any, value: Any, scale: float | None, is_causal: bool = False) -> Array | None:
     """Return plain attention `[... t d]`, or None if the problem needs another method.
 
     Cutting blocks costs about as much as attention among a hundred tokens. The largest logit is not subtracted: if sums
     overflow, or underflow according to `keeps_precision`, the function also returns None.
     """
     if not is_ordinary(query, key, value):
-        return join_groups(query, key, value, scale) if not is_causal else None
+        return attend_grouped(query, key, value, scale) if not is_causal else None
     *heads, rows, size = query.shape
     keys, count = key.shape[-2], math.prod(heads)
-    room, places = rows * keys * query.itemsize, count * rows * keys
-    if room > TILE or (is_causal and not FEW < places <= SKIPPED // query.itemsize):
+    head_bytes, logit_count = rows * keys * query.itemsize, count * rows * keys
+    if head_bytes > TILE or (is_causal and not FEW < logit_count <= SKIPPED // query.itemsize):
         return None  # few causal logits go to `matrix`, which is exact to the bit whatever masked keys hold
     factor = query.dtype.type(1 / math.sqrt(size) if scale is None else scale)
     context = np.empty((*heads, rows, value.shape[-1]), query.dtype)
-    if places <= FEW and rows * keys * size <= UNHELD // 4:
+    if logit_count <= FEW and rows * keys * size <= SINGLE_THREADED // 4:
         with np.errstate(all="ignore"):
-            return context if mixed(query, key, value, factor, is_causal, None, context) else None
-    if places <= ALONE and rows * keys * size <= UNHELD:
+            return context if attend_tile(query, key, value, factor, is_causal, None, context) else None
+    if logit_count <= ONE_THREAD and rows * keys * size <= SINGLE_THREADED:
         with np.errstate(all="ignore"), lend_memory() as memory:
-            return context if mixed(query, key, value, factor, is_causal, memory, context) else None
-    return context if side_by_side(query, key, value, factor, is_causal, context) else None
+            return context if attend_tile(query, key, value, factor, is_causal, memory, context) else None
+    return context if attend_heads(query, key, value, factor, is_causal, context) else None
 
 
 def is_ordinary(query: Any, key: Any, value: Any) -> bool:
     """Return whether the inputs are arrays of one dtype and head count: `[... t d]`, `[... s d]`, `[... s e]`."""
     if not (type(query) is type(key) is type(value) is np.ndarray and query.ndim == key.ndim == value.ndim in (2, 4)):
         return False
-    if query.dtype not in KINDS or not query.dtype is key.dtype is value.dtype:
+    if query.dtype not in DTYPES or not query.dtype is key.dtype is value.dtype:
         return False
     heads, keys, size = query.shape[:-2], key.shape[-2], query.shape[-1]
     fit = key.shape == (*heads, keys, size) and value.shape[:-1] == (*heads, keys)
     return fit and bool(query.size and keys and value.size)
 
 
-def join_groups(query: Any, key: Any, value: Any, scale: float | None) -> Array | None:
+def attend_grouped(query: Any, key: Any, value: Any, scale: float | None) -> Array | None:
     """Return plain attention for shared key/value heads; the rows of all query heads in a group form one head."""
     if not (type(query) is type(key) is np.ndarray and query.ndim == key.ndim == 4 and key.size):
         return None
     batches, heads, rows, size = query.shape
     groups, keys = key.shape[1:3]
-    joined, places = heads // groups * rows, batches * heads * rows * keys
-    if heads == groups or heads % groups or not 0 < joined * keys * size <= UNHELD:
+    joined_rows, logit_count = heads // groups * rows, batches * heads * rows * keys
+    if heads == groups or heads % groups or not 0 < joined_rows * keys * size <= SINGLE_THREADED:
         return None
-    if not places * size > COPIED or places > ALONE:
+    if not logit_count * size > COPIED or logit_count > ONE_THREAD:
         return None
-    answer = at_once(query.reshape(batches, groups, joined, size), key, value, scale)
-    return None if answer is None else answer.reshape(batches, heads, rows, answer.shape[-1])
+    context = attend_at_once(query.reshape(batches, groups, joined_rows, size), key, value, scale)
+    return None if context is None else context.reshape(batches, heads, rows, context.shape[-1])
 
 
-def side_by_side(query: Array, key: Array, value: Array, factor: Any, is_causal: bool, context: Array) -> bool:
+def attend_heads(query: Array, key: Array, value: Array, factor: Any, is_causal: bool, context: Array) -> bool:
     """Compute heads on several threads, a tile of heads at a time, and return whether all results can be trusted.
 
     Return False without computing anything if there are fewer heads than threads: blocks of queries are faster then.
@@ -97,25 +97,31 @@ def side_by_side(query: Array, key: Array, value: Array, factor: Any, is_causal:
     )
 
     count, rows, keys = math.prod(query.shape[:-2]), query.shape[-2], key.shape[-2]
-    wanted = min(default_threads(), max(count * rows * keys // ALONE + 1, count * keys * READING // ALONE))
+    wanted = min(default_threads(), max(count * rows * keys // ONE_THREAD + 1, count * keys * READING // ONE_THREAD))
     if count < wanted:
         return False
     q, k, v, out = (array.reshape(count, *array.shape[-2:]) for array in (query, key, value, context))
-    answers = []
+    trusted = []
 
     def work(tasks: Iterator[slice]) -> None:
         with np.errstate(all="ignore"), lend_memory() as memory:  # each thread starts with NumPy's defaults
-            for some in tasks:
+            for heads_slice in tasks:
                 memory.begin()
-                answers.append(mixed(q[some], k[some], v[some], factor, is_causal, memory, out[some]))
+                trusted.append(
+                    attend_tile(
+                        q[heads_slice], k[heads_slice], v[heads_slice], factor, is_causal, memory, out[heads_slice]
+                    )
+                )
 
     with one_blas_thread(wanted) as granted:
         size = min(TILE // (rows * keys * q.itemsize), -(-count // granted))
         run_together(work, [slice(start, start + size) for start in range(0, count, size)], granted)
-    return all(answers)
+    return all(trusted)
 
 
-def mixed(q: Array, k: Array, v: Array, factor: Any, is_causal: bool, memory: Memory | None, context: Array) -> bool:
+def attend_tile(
+    q: Array, k: Array, v: Array, factor: Any, is_causal: bool, memory: Memory | None, context: Array
+) -> bool:
     """Write `softmax(factor q k^T) v` into the context, and return whether it can be trusted.
 
     Allocating small arrays is faster than cutting them from working memory.
@@ -124,7 +130,7 @@ def mixed(q: Array, k: Array, v: Array, factor: Any, is_causal: bool, memory: Me
         tile = np.matmul(q * factor, k.mT)
     else:
         tile = memory.array((*q.shape[:-1], k.shape[-2]), q.dtype)
-        multiply(q, k, factor, memory, tile)
+        multiply_scaled(q, k, factor, memory, tile)
     np.exp(tile, out=tile)
     if is_causal:
         tile *= np.tri(*tile.shape[-2:], dtype=tile.dtype)
@@ -132,9 +138,9 @@ def mixed(q: Array, k: Array, v: Array, factor: Any, is_causal: bool, memory: Me
     if not keeps_precision(total):
         return False
     np.matmul(tile, v, out=context)
-    trusted = all_finite(context)
+    is_trusted = all_finite(context)
     context /= total[..., None]
-    return trusted
+    return is_trusted
 
 
 def all_finite(array: Array) -> bool:
@@ -155,10 +161,10 @@ def keeps_precision(total: Array) -> bool:
     return bool(np.finfo(total.dtype).eps <= least and most < np.inf)
 
 
-def multiply(q: Array, k: Array, factor: Any, memory: Memory, tile: Array) -> None:
+def multiply_scaled(q: Array, k: Array, factor: Any, memory: Memory, tile: Array) -> None:
     """Write `factor q k^T` into a tile; medium-sized products scale a transposed copy of k, others scale q."""
-    turned = k.mT
-    if UNHELD // 4 < q.shape[-2] * turned.shape[-1] * turned.shape[-2] <= UNHELD:
-        np.matmul(q, np.multiply(turned, factor, out=memory.array(turned.shape, k.dtype)), out=tile)
+    keys = k.mT
+    if SINGLE_THREADED // 4 < q.shape[-2] * keys.shape[-1] * keys.shape[-2] <= SINGLE_THREADED:
+        np.matmul(q, np.multiply(keys, factor, out=memory.array(keys.shape, k.dtype)), out=tile)
     else:
-        np.matmul(np.multiply(q, factor, out=memory.array(q.shape, q.dtype)), turned, out=tile)
+        np.matmul(np.multiply(q, factor, out=memory.array(q.shape, q.dtype)), keys, out=tile)

@@ -14,7 +14,7 @@ CACHE = Path("/sys/devices/system/cpu/cpu0/cache/index2")
 """Where Linux describes the second-level cache of a core."""
 
 
-def second_level(folder: Path = CACHE) -> int | None:
+def read_cache_size(folder: Path = CACHE) -> int | None:
     """Return the bytes of second-level cache per core, or None if the system does not report it."""
     try:
         size, sharing = ((folder / name).read_text(encoding="ascii").strip() for name in ("size", "shared_cpu_map"))
@@ -26,7 +26,7 @@ def second_level(folder: Path = CACHE) -> int | None:
 ROWS = 256
 """Queries per task: enough for the matrix product to run at full speed, few enough for causal masks to skip much."""
 
-LEAST = 64
+LEAST_ROWS = 64
 """Queries per task where larger tasks would only compute more masked logits."""
 
 LARGE = 2048
@@ -43,13 +43,13 @@ def keys_per_tile(cache: int | None) -> int:
     return LARGE if keys < LARGE // 2 else min(LARGE, 1 << keys.bit_length() - 1)
 
 
-KEYS = keys_per_tile(second_level())
+KEYS = keys_per_tile(read_cache_size())
 """Keys per tile in float32; half as many in float64."""
 
 PLACES = ROWS * KEYS
 """Logits per tile in float32; for short sequences, a tile holds several heads."""
 
-UNPACKED = 10**6
+MOST_UNPACKED = 10**6
 """Up to this many multiplications, OpenBLAS makes no copies: decoding takes a fifth less time."""
 
 LEAST_KEYS = 512
@@ -80,7 +80,7 @@ class Shape:
 
     def keys_at_once(self, columns: int, size: int) -> int:
         """Return the largest number of keys that the BLAS multiplies with `columns` queries without copying them."""
-        few = UNPACKED // max(1, columns * size)
+        few = MOST_UNPACKED // max(1, columns * size)
         return few if columns > 1 and LEAST_KEYS <= few < self.tile_keys else self.tile_keys
 
     @property
@@ -111,48 +111,48 @@ def tasks(shape: Shape, parts: int, block: int = ROWS, entire: bool = False) -> 
     A tile holds a run of keys, or all keys if `entire` rows are needed at once.
     """
     keys = max(1, shape.keys if entire else min(shape.keys, shape.tile_keys))
-    rows = equal_size(shape.rows, max(1, min(block, shape.tile_places // keys)))
+    rows = even_length(shape.rows, max(1, min(block, shape.tile_places // keys)))
     sizes = pack_heads(shape, rows, max(1, shape.tile_places // (max(1, rows) * keys)), parts)
     return [
         Task(*cut)
         for cut in product(
-            cuts(shape.batches, sizes[0]),
-            cuts(shape.groups, sizes[1]),
-            cuts(shape.members, sizes[2]),
-            reversed(cuts(shape.rows, rows)),  # under a causal mask the last rows have the most work
+            cut_range(shape.batches, sizes[0]),
+            cut_range(shape.groups, sizes[1]),
+            cut_range(shape.members, sizes[2]),
+            reversed(cut_range(shape.rows, rows)),  # under a causal mask the last rows have the most work
         )
     ]
 
 
-def equal_size(length: int, most: int) -> int:
+def even_length(length: int, most: int) -> int:
     """Return the run length, at most `most`, that splits `length` into the fewest runs of nearly equal length."""
     return -(-length // max(1, -(-length // most)))
 
 
-def pack_heads(shape: Shape, rows: int, fit: int, parts: int) -> tuple[int, int, int]:
-    """Return the numbers of batch entries, key/value heads and query heads in a tile with room for `fit` blocks."""
+def pack_heads(shape: Shape, rows: int, blocks_per_tile: int, parts: int) -> tuple[int, int, int]:
+    """Return the numbers of batch entries, key/value heads and query heads in a tile with room for so many blocks."""
     blocks = shape.batches * shape.groups * shape.members * -(-shape.rows // max(1, rows))
-    fit = min(fit, -(-blocks // parts))
-    members = max(1, min(shape.members, fit))
-    groups = max(1, min(shape.groups, fit // members)) if members == shape.members else 1
-    batches = max(1, min(shape.batches, fit // (members * groups))) if groups == shape.groups else 1
+    blocks_per_tile = min(blocks_per_tile, -(-blocks // parts))
+    members = max(1, min(shape.members, blocks_per_tile))
+    groups = max(1, min(shape.groups, blocks_per_tile // members)) if members == shape.members else 1
+    batches = max(1, min(shape.batches, blocks_per_tile // (members * groups))) if groups == shape.groups else 1
     return batches, groups, members
 
 
-def cuts(length: int, size: int, first: int = 0) -> list[slice]:
+def cut_range(length: int, size: int, first: int = 0) -> list[slice]:
     stop = first + length
     return [slice(start, min(start + size, stop)) for start in range(first, stop, max(1, size))]
 
 
-def runs(span: Span, most: int) -> Iterator[Run]:
+def cut_runs(span: Span, most: int) -> Iterator[Run]:
     """Yield runs of at most `most` keys that some query sees; those that every query sees need no mask."""
     start, stop, every_start, every_stop = span
     if every_stop - every_start < SLIVER:
         every_start = every_stop = stop
-    for tile in cuts(stop - start, most, start):
+    for tile in cut_range(stop - start, most, start):
         first, last = tile.start, tile.stop
-        edges = (first, min(last, every_start)), (max(first, every_stop), last)
-        yield Run(first, last, tuple((left, right) for left, right in edges if left < right))
+        outside_every = (first, min(last, every_start)), (max(first, every_stop), last)
+        yield Run(first, last, tuple((left, right) for left, right in outside_every if left < right))
 
 
 def union(spans: Sequence[Span]) -> Span:

@@ -101,9 +101,13 @@ class Pool:
         If other processors look busy, as the sleeping ones of a virtual machine do, Linux wakes a thread on the
         processor of the thread that wakes it. Both threads then share one processor for as long as they work.
         """
-        here = CPU() if CPU else None
-        if here is not None and here != self.shunned and all(processes.keep_off(here, one) for one in self.threads):
-            self.shunned = here
+        processor = CPU() if CPU else None
+        if (
+            processor is not None
+            and processor != self.shunned
+            and all(processes.keep_off(processor, thread) for thread in self.threads)
+        ):
+            self.shunned = processor
 
     def end(self) -> None:
         """Stop the threads unless they are at work, so that the process can fork safely."""

@@ -1,8 +1,8 @@
 """Read arrays from files of several formats, as plain numbers, so that no file can run code.
 
-The suffix selects the module of the format, whose `look` lists the contents of a file without reading the numbers.
-Numbers are read on demand; a false header, or a truncated or non-regular file, gives a one-line error.
-Pickles, which may run foreign code, are never opened.
+The suffix selects the module of the format. Its `list_contents(path, label)` lists the arrays of a file without reading
+the numbers, which are read on demand; `label` begins every error message. A false header, or a truncated or non-regular
+file, gives a one-line error. Pickles, which may run foreign code, are never opened.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from attn_exp import machine, registry
 from attn_exp.arrays import Array, Shape
 from attn_exp.config.inputs import INDEX, PICKLES
 from attn_exp.errors import UserError, brief, reason
-from attn_exp.problem.drawing import finite
+from attn_exp.problem.drawing import require_finite
 
 FORMATS = {
     "csv": "tables",
@@ -64,14 +64,14 @@ class Entry(NamedTuple):
     read: Callable[[Any], Array]
 
 
-class Held(NamedTuple):
+class Contents(NamedTuple):
     """The contents of a file: arrays by name (`""` for a single unnamed array) and token names, if any."""
 
     arrays: Mapping[str, Entry]
     tokens: tuple[str, ...] | None = None
 
 
-def no_array(reason: str) -> Entry:
+def unreadable_entry(reason: str) -> Entry:
 
     def refuse(index: Any) -> Array:
         raise ValueError(reason)
@@ -79,9 +79,9 @@ def no_array(reason: str) -> Entry:
     return Entry((), "something that is not an array", refuse)
 
 
-def size_of(file: IO[bytes]) -> int:
-    size = file.seek(0, 2)
-    file.seek(0)
+def size_of(stream: IO[bytes]) -> int:
+    size = stream.seek(0, 2)
+    stream.seek(0)
     return size
 
 
@@ -90,35 +90,35 @@ def read_text(path: Path) -> str:
     return machine.decoded(machine.read(path, MOST_TEXT)).removeprefix("\ufeff")
 
 
-def look(file: str, key: str) -> Held:
+def list_file(file: str, key: str) -> Contents:
     """List the contents of a file; `key` is the setting that names it, such as `embeddings.file`.
 
     Raises:
         UserError: the file is missing or not regular, its suffix or contents have no known format, or it is a pickle.
     """
-    return look_at(Path(file), name_file(key, file))
+    return list_contents(Path(file), format_label(key, file))
 
 
-def name_file(key: str, file: str) -> str:
+def format_label(key: str, file: str) -> str:
     """Return the beginning of an error message about a file: the setting and the file."""
     return f"{key}={brief(file, LONGEST)}"
 
 
-def look_at(path: Path, said: str) -> Held:
+def list_contents(path: Path, label: str) -> Contents:
     try:
         if not path.is_file():
             raise ValueError("it is not a file" if path.exists() else "No such file or directory")
         if path.suffix.lower() in PICKLES:
-            raise pickle_error(path, said)
+            raise pickle_error(path, label)
         suffix = "safetensors" if path.name.endswith(INDEX) else path.suffix.lower().removeprefix(".")
         if suffix not in FORMATS:
-            raise UserError(f"{said}: expected a file that ends in {', '.join(f'.{name}' for name in FORMATS)}")
-        held: Held = registry.module(__name__, FORMATS[suffix]).look(path, said)
+            raise UserError(f"{label}: expected a file that ends in {', '.join(f'.{name}' for name in FORMATS)}")
+        contents: Contents = registry.module(__name__, FORMATS[suffix]).list_contents(path, label)
     except UserError:
         raise
     except Exception as error:  # whatever a file holds, the error is one line
-        raise unreadable(said, error) from error
-    return held
+        raise unreadable_error(label, error) from error
+    return contents
 
 
 def is_pickle(path: Path) -> bool:
@@ -128,19 +128,19 @@ def is_pickle(path: Path) -> bool:
         return file.read(4).startswith(PICKLE_STARTS)
 
 
-def pickle_error(path: Path, said: str) -> UserError:
+def pickle_error(path: Path, label: str) -> UserError:
     stem = "model" if path.name == "pytorch_model.bin" else path.stem
     torch = path.suffix.lower() in (".bin", ".pt", ".pth", ".ckpt")
-    how = CONVERT.format(name=path.name, stem=stem) if torch else "save its arrays with numpy.savez"
-    return UserError(f"{said.partition('=')[0]}: {path.name} is a pickle, which could run code; {how}")
+    remedy = CONVERT.format(name=path.name, stem=stem) if torch else "save its arrays with numpy.savez"
+    return UserError(f"{label.partition('=')[0]}: {path.name} is a pickle, which could run code; {remedy}")
 
 
-def unreadable(said: str, error: Exception) -> UserError:
-    return UserError(f"{said}: cannot be read ({reason(error)})")
+def unreadable_error(label: str, error: Exception) -> UserError:
+    return UserError(f"{label}: cannot be read ({reason(error)})")
 
 
-def numbers(entry: Entry, said: str) -> Array:
-    """Return an array as float64; error messages call it `said`.
+def read_numbers(entry: Entry, label: str) -> Array:
+    """Read an array as float64; error messages begin with `label`.
 
     Raises:
         UserError: the array is empty or truncated, or some values are not finite real numbers.
@@ -149,11 +149,11 @@ def numbers(entry: Entry, said: str) -> Array:
         array = entry.read(...)
     except UserError:
         raise
-    except Exception as error:  # as in `look_at`
-        raise unreadable(said, error) from error
+    except Exception as error:  # as in `list_contents`
+        raise unreadable_error(label, error) from error
     if array.dtype.kind not in "iuf":
-        raise UserError(f"{said} holds {entry.dtype}; expected real numbers")
+        raise UserError(f"{label} holds {entry.dtype}; expected real numbers")
     wide = array.astype(np.float64)
     if wide.ndim and not wide.shape[-1]:
-        raise UserError(f"{said} holds an array of shape {list(wide.shape)}; expected at least one number")
-    return finite(wide, said)
+        raise UserError(f"{label} holds an array of shape {list(wide.shape)}; expected at least one number")
+    return require_finite(wide, label)

@@ -21,7 +21,7 @@ from numpy.lib import format as numpy_format
 from attn_exp import machine
 from attn_exp.arrays import Array, Shape
 from attn_exp.errors import brief, first_line
-from attn_exp.problem.files import MOST_BYTES, TOKENS, Entry, Held, no_array, size_of
+from attn_exp.problem.files import MOST_BYTES, TOKENS, Contents, Entry, size_of, unreadable_entry
 
 READERS = {(1, 0): numpy_format.read_array_header_1_0, (2, 0): numpy_format.read_array_header_2_0}
 LOOSE, TIGHTEST = 2**28, 50
@@ -42,10 +42,10 @@ def read_header(stream: IO[bytes], size: int) -> tuple[Shape, bool, np.dtype[Any
         raise ValueError("not a NumPy file of plain numbers") from error
     if dtype.hasobject or dtype.kind == "V" or not dtype.itemsize:
         raise ValueError(f"it holds {dtype}; expected plain numbers, as from astype(float); objects could run code")
-    length, follow = math.prod(shape) * dtype.itemsize, size - stream.tell()
-    if length != follow or not all(0 <= size < 2**63 for size in shape):
-        said = f"{brief(str(list(shape)), 60)} of {dtype}, {brief(f'{length:,}', 40)} bytes"
-        raise ValueError(f"its header announces {said}, but {follow:,} bytes follow")
+    length, remaining = math.prod(shape) * dtype.itemsize, size - stream.tell()
+    if length != remaining or not all(0 <= size < 2**63 for size in shape):
+        claim = f"{brief(str(list(shape)), 60)} of {dtype}, {brief(f'{length:,}', 40)} bytes"
+        raise ValueError(f"its header announces {claim}, but {remaining:,} bytes follow")
     if length > MOST_BYTES:
         raise ValueError(f"{length:,} bytes of numbers; at most {MOST_BYTES:,} are read")
     return tuple(shape), columns_first, dtype
@@ -60,13 +60,13 @@ def read_array(stream: IO[bytes], size: int) -> Array:
     return np.frombuffer(data, dtype).reshape(shape, order="F" if columns_first else "C")
 
 
-def look(path: Path, said: str) -> Held:
+def list_contents(path: Path, label: str) -> Contents:
     """List the arrays of a file from their headers; strings under a token name are the tokens."""
     if path.suffix.lower() == ".npz":
         return look_into_archive(path)
     with machine.opened(path) as file:
         shape, _, dtype = read_header(file, size_of(file))
-    return Held({"": Entry(shape, str(dtype), lambda index: read_npy(path)[index])})
+    return Contents({"": Entry(shape, str(dtype), lambda index: read_npy(path)[index])})
 
 
 def read_npy(path: Path) -> Array:
@@ -93,12 +93,12 @@ def open_archive(path: Path) -> Iterator[tuple[zipfile.ZipFile, dict[str, zipfil
         raise ValueError(f"not a readable NumPy archive: {first_line(error)}") from error
 
 
-def look_into_archive(path: Path) -> Held:
+def look_into_archive(path: Path) -> Contents:
     with open_archive(path) as (archive, members):
         entries = {name: find_array(path, archive, name, member) for name, member in members.items()}
-    named = next((name for name in TOKENS if name in entries and "U" in entries[name].dtype), None)
-    tokens = None if named is None else tuple(map(str, entries.pop(named).read(...).ravel()))
-    return Held(entries, tokens)
+    token_name = next((name for name in TOKENS if name in entries and "U" in entries[name].dtype), None)
+    tokens = None if token_name is None else tuple(map(str, entries.pop(token_name).read(...).ravel()))
+    return Contents(entries, tokens)
 
 
 def find_array(path: Path, archive: zipfile.ZipFile, name: str, member: zipfile.ZipInfo) -> Entry:
@@ -107,14 +107,14 @@ def find_array(path: Path, archive: zipfile.ZipFile, name: str, member: zipfile.
     Raises:
         ValueError: the array would unpack to far more bytes than the archive has.
     """
-    most = min(MOST_BYTES, max(LOOSE, TIGHTEST * path.stat().st_size))
-    if member.file_size > most:
-        raise ValueError(f"{brief(name)} takes {member.file_size:,} bytes; at most {most:,} are read here")
+    largest_size = min(MOST_BYTES, max(LOOSE, TIGHTEST * path.stat().st_size))
+    if member.file_size > largest_size:
+        raise ValueError(f"{brief(name)} takes {member.file_size:,} bytes; at most {largest_size:,} are read here")
     with archive.open(member) as stream:
         try:
             shape, _, dtype = read_header(stream, member.file_size)
         except ValueError as error:
-            return no_array(first_line(error))
+            return unreadable_entry(first_line(error))
     return Entry(shape, str(dtype), partial(read_from_archive, path, name))
 
 

@@ -17,7 +17,7 @@ from attn_exp import machine
 from attn_exp.arrays import Array, Shape
 from attn_exp.config.inputs import INDEX
 from attn_exp.errors import UserError, brief, reason, some
-from attn_exp.problem.files import Entry, Held, size_of
+from attn_exp.problem.files import Contents, Entry, size_of
 
 MOST_HEADER = 2**25
 """The size of the largest header or index that is read, in bytes; large models need several hundred thousand."""
@@ -29,21 +29,21 @@ TYPES = {
 """The NumPy dtype of each type; bfloat16, which NumPy lacks, is read as integers, the upper halves of float32."""
 
 
-def look(path: Path, said: str) -> Held:
+def list_contents(path: Path, label: str) -> Contents:
     """List the arrays of a file, or of all the files that an index names; numbers are read on demand."""
     if not path.name.endswith(INDEX):
-        return Held(read_entries(path))
-    places = read_index(path)
-    known = {}
-    for file in sorted(set(places.values())):
+        return Contents(read_entries(path))
+    file_of = read_index(path)
+    entries = {}
+    for file in sorted(set(file_of.values())):
         try:
-            known[file] = read_entries(path.with_name(file))
+            entries[file] = read_entries(path.with_name(file))
         except (OSError, ValueError) as error:
-            raise UserError(f"{said}: {brief(file)}: cannot be read ({reason(error)})") from error
-    absent = [name for name, file in places.items() if name not in known[file]]
+            raise UserError(f"{label}: {brief(file)}: cannot be read ({reason(error)})") from error
+    absent = [name for name, file in file_of.items() if name not in entries[file]]
     if absent:
-        raise ValueError(f"{brief(places[absent[0]])} lacks {some(absent, 80)}, which the index lists")
-    return Held({name: known[file][name] for name, file in places.items()})
+        raise ValueError(f"{brief(file_of[absent[0]])} lacks {some(absent, 80)}, which the index lists")
+    return Contents({name: entries[file][name] for name, file in file_of.items()})
 
 
 def read_index(path: Path) -> dict[str, str]:
@@ -53,14 +53,14 @@ def read_index(path: Path) -> dict[str, str]:
         OSError: the file is missing or not regular.
         ValueError: the file is not an index, or it names a file in another folder.
     """
-    about = machine.read_json(path, MOST_HEADER)
-    places = about.get("weight_map") if isinstance(about, dict) else None
-    if not isinstance(places, dict):
+    index = machine.read_json(path, MOST_HEADER)
+    file_of = index.get("weight_map") if isinstance(index, dict) else None
+    if not isinstance(file_of, dict):
         raise ValueError("its weight_map is not a mapping of names to files")
-    for file in places.values():
+    for file in file_of.values():
         if not isinstance(file, str) or PurePath(file).name != file or "\\" in file:
             raise ValueError(f"it names the file {brief(str(file))!r}; expected the name of a file beside it")
-    return places
+    return file_of
 
 
 def read_entries(path: Path) -> dict[str, Entry]:
@@ -81,16 +81,19 @@ def read_entries(path: Path) -> dict[str, Entry]:
     header.pop("__metadata__", None)
     described = {name: read_description(name, entry) for name, entry in header.items()}
     end = 0
-    for name, (kind, shape, start, stop) in sorted(described.items(), key=lambda pair: pair[1][2:]):
-        takes = nbytes(kind, shape)
-        if (start, stop) != (end, end + takes):
+    for name, (type_name, shape, start, stop) in sorted(described.items(), key=lambda pair: pair[1][2:]):
+        length_in_bytes = count_bytes(type_name, shape)
+        if (start, stop) != (end, end + length_in_bytes):
             raise ValueError(
-                f"{brief(name)} takes bytes {start} to {stop}; expected {end} to {brief(str(end + takes))}"
+                f"{brief(name)} takes bytes {start} to {stop}; expected {end} to {brief(str(end + length_in_bytes))}"
             )
         end = stop
     if 8 + length + end != size:
         raise ValueError(f"its header describes {end:,} bytes of numbers, but {size - length - 8:,} follow")
-    return {name: place(path, kind, shape, 8 + length + start) for name, (kind, shape, start, _) in described.items()}
+    return {
+        name: make_entry(path, type_name, shape, 8 + length + start)
+        for name, (type_name, shape, start, _) in described.items()
+    }
 
 
 def read_description(name: str, entry: Any) -> tuple[str, Shape, int, int]:
@@ -104,22 +107,22 @@ def read_description(name: str, entry: Any) -> tuple[str, Shape, int, int]:
     raise ValueError(f"{brief(name)} is described as {brief(str(entry), 60)}; expected {expected}")
 
 
-def nbytes(kind: str, shape: Shape) -> int:
-    return math.prod(shape) * np.dtype(TYPES[kind]).itemsize
+def count_bytes(type_name: str, shape: Shape) -> int:
+    return math.prod(shape) * np.dtype(TYPES[type_name]).itemsize
 
 
-def place(path: Path, kind: str, shape: Shape, start: int) -> Entry:
-    return Entry(shape, kind, partial(read_numbers, path, kind, shape, start))
+def make_entry(path: Path, type_name: str, shape: Shape, start: int) -> Entry:
+    return Entry(shape, type_name, partial(read_numbers, path, type_name, shape, start))
 
 
-def read_numbers(path: Path, kind: str, shape: Shape, start: int, index: Any) -> Array:
+def read_numbers(path: Path, type_name: str, shape: Shape, start: int, index: Any) -> Array:
     """Memory-map a tensor read-only, and return the part that `index` selects.
 
     bfloat16, which NumPy lacks, is copied to float32: `x = (u16 << 16)` as the bits of a float.
     """
-    dtype = np.dtype(TYPES[kind])
+    dtype = np.dtype(TYPES[type_name])
     if 0 in shape:  # an empty file cannot be mapped
         return np.asarray(np.empty(shape, dtype)[index])
     with machine.opened(path) as file:
         mapped: Array = np.memmap(file, dtype, "r", start, shape).view(np.ndarray)[index]
-    return (mapped.astype(np.uint32) << 16).view(np.float32) if kind == "BF16" else mapped
+    return (mapped.astype(np.uint32) << 16).view(np.float32) if type_name == "BF16" else mapped

@@ -17,8 +17,8 @@ GENERATORS: dict[str, Generator] = {
 }
 
 
-def begin(name: str, seed: int, alone: bool = False, key: str = "seed") -> Stream:
-    """Seed a generator and return its stream; `alone` means that only one array is drawn from it.
+def begin(name: str, seed: int, draws_once: bool = False, key: str = "seed") -> Stream:
+    """Seed a generator and return its stream; `draws_once` means that only one array is drawn from it.
 
     `key` is the setting that gives the seed.
 
@@ -32,4 +32,4 @@ def begin(name: str, seed: int, alone: bool = False, key: str = "seed") -> Strea
         most = "" if generator.most is None else f" to {generator.most}"
         expected = f"a whole number from {generator.least}{most}" if most else f"at least {generator.least}"
         raise UserError(f"{key}={seed}: expected {expected} for generator={name}")
-    return generator.begin(Start(seed, alone))
+    return generator.begin(Start(seed, draws_once))

@@ -78,13 +78,13 @@ def new_keys(start: Start) -> Iterator[Array]:
     if start.alone:
         yield key
     while True:
-        key, own = split(key)
-        yield np.asarray(own)
+        key, draw_key = split(key)
+        yield np.asarray(draw_key)
 
 
 def split_keys(start: Start) -> Iterator[Array]:
     """Yield the keys of `split(key, n)`: for any n, the i-th is `fold_in(key, i)`."""
-    return (fold_in(first_key(start.seed), place) for place in count())
+    return (fold_in(first_key(start.seed), index) for index in count())
 
 
 class Jax:

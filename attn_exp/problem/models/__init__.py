@@ -1,6 +1,6 @@
 """Trained models, one family per file: a forward pass in NumPy gives a run the true input of any layer.
 
-`applied` takes the settings that are left to the model from one of its layers: x, the projections, heads, scale,
+`fill_in_layer` takes the settings that are left to the model from one of its layers: x, the projections, heads, scale,
 masks and positions. The result is a plain configuration, so nothing after it knows about models, and a run can be
 repeated without the checkpoint. Weights stay on disk; a layer is read when the pass reaches it, and the layers after
 the requested one are never read.
@@ -24,8 +24,8 @@ from attn_exp.problem.files.numpy_files import read_npy
 from attn_exp.problem.models import _checkpoint as checkpoints
 from attn_exp.problem.models import model as contract
 from attn_exp.problem.models._checkpoint import Checkpoint
-from attn_exp.problem.models._parts import forward, shapes
-from attn_exp.problem.models.model import Layer, settled
+from attn_exp.problem.models._parts import forward, list_layer_shapes
+from attn_exp.problem.models.model import Layer, read_fields
 from attn_exp.problem.problem import Pass
 
 NAMES: tuple[str, ...] = registry.names(__path__, without=("model",))
@@ -33,22 +33,24 @@ WORDS = {"text": "'model.text=the cat sat'", "tokens": "model.tokens=[ids]", "pa
 """How a user sets each input of a model."""
 
 
-def applied(config: Config, under_way: Pass) -> Config:
+def fill_in_layer(config: Config, under_way: Pass) -> Config:
     """Fill in the settings that are left to the model from the requested layer; all others stay unchanged.
 
     Raises:
         UserError: the checkpoint cannot be read, or does not accept the layer, the tokens or the text.
     """
-    layer, tokens, title = read(config.model, under_way)
-    own = {"head": layer.head, "scale": layer.scale, "bias": "b_q" in layer.arrays}
-    changed: dict[str, Any] = {name: own[name] for name in PLAIN if getattr(config, name) == LEFT}
+    layer, tokens, title = read_layer(config.model, under_way)
+    layer_settings = {"head": layer.head, "scale": layer.scale, "bias": "b_q" in layer.arrays}
+    changed: dict[str, Any] = {name: layer_settings[name] for name in PLAIN if getattr(config, name) == LEFT}
     changed["mask"] = replace_rules(config.mask, layer.mask)
     changed["position"] = replace_rules(config.position, layer.position)
     if LEFT in config.embeddings.source:
         names = tokens if config.embeddings.tokens is None else config.embeddings.tokens
         changed["embeddings"] = Embeddings(tokens=names, vectors=layer.x, memory=config.embeddings.memory)
     if config.projections.source == LEFT:
-        arrays = {name: one for name, one in layer.arrays.items() if config.bias is not False or name.startswith("W")}
+        arrays = {
+            name: array for name, array in layer.arrays.items() if config.bias is not False or name.startswith("W")
+        }
         changed["projections"] = Projections(source="identity", given={**arrays, **config.projections.given})
     title += "".join(
         f"; {name} set by you"
@@ -65,22 +67,22 @@ def replace_rules(group: Mapping[str, Any], rules: Mapping[str, Any]) -> dict[st
     return choices
 
 
-def begin(settings: Model, under_way: Pass) -> None:
+def begin_pass(settings: Model, under_way: Pass) -> None:
     """Open the model of a run, and read its input; no layer is computed yet.
 
     Raises:
-        UserError: as in `applied`.
+        UserError: as in `fill_in_layer`.
     """
     family = find(str(settings.family))
-    checkpoint = under_way.checkpoint = opened(settings, family)
+    checkpoint = under_way.checkpoint = open_model(settings, family)
     ids, under_way.tokens = read_input(settings, family, checkpoint)
     under_way.layers, under_way.number = forward(family, checkpoint, ids), -1
 
 
-def read(settings: Model, under_way: Pass) -> tuple[Layer, tuple[str, ...], str]:
+def read_layer(settings: Model, under_way: Pass) -> tuple[Layer, tuple[str, ...], str]:
     model, under_way.model = under_way.model, None  # a failed pass cannot be continued
     if model != replace(settings, layer=0) or settings.layer < under_way.number:
-        begin(settings, under_way)
+        begin_pass(settings, under_way)
     checkpoint = under_way.checkpoint
     last = checkpoint.config["num_hidden_layers"] - 1
     if settings.layer > last:
@@ -95,7 +97,7 @@ def read(settings: Model, under_way: Pass) -> tuple[Layer, tuple[str, ...], str]
     under_way.model = replace(settings, layer=0)
     layer = under_way.layer
     check_finite(layer, settings)
-    tokens = under_way.tokens or ("class", *(f"patch {place}" for place in range(1, len(layer.x))))
+    tokens = under_way.tokens or ("class", *(f"patch {number}" for number in range(1, len(layer.x))))
     folder = Path(str(settings.path)).name or Path(str(settings.path)).resolve().name
     return (
         layer,
@@ -106,10 +108,10 @@ def read(settings: Model, under_way: Pass) -> tuple[Layer, tuple[str, ...], str]
 
 def check_finite(layer: Layer, settings: Model) -> None:
     """Refuse a layer with NaN or infinity: the file is damaged, or numbers overflowed in the forward pass."""
-    for name, array in {"its input": layer.x, **layer.arrays}.items():
+    for meaning, array in {"its input": layer.x, **layer.arrays}.items():
         if not np.isfinite(array).all():
             raise UserError(
-                f"model.path={settings.path}: layer {settings.layer}: {name} holds numbers that are not finite"
+                f"model.path={settings.path}: layer {settings.layer}: {meaning} holds numbers that are not finite"
             )
 
 
@@ -119,24 +121,24 @@ def find(name: str) -> contract.Model:
     return registry.constant(__name__, name, contract.Model)
 
 
-def opened(settings: Model, family: contract.Model) -> Checkpoint:
+def open_model(settings: Model, family: contract.Model) -> Checkpoint:
     if not settings.path:
         raise UserError(f"model={settings.family} needs model.path=DIR; {checkpoints.EXPECTED}")
     checkpoint = checkpoints.open_checkpoint(Path(settings.path), f"model.path={brief(settings.path)}")
-    kind = checkpoint.config.get("model_type")
-    if not isinstance(kind, str) or kind not in family.fields:
-        reads = next((f"; choose model={name}" for name in NAMES if kind in list(find(name).fields)), "")
+    model_type = checkpoint.config.get("model_type")
+    if not isinstance(model_type, str) or model_type not in family.fields:
+        hint = next((f"; choose model={name}" for name in NAMES if model_type in list(find(name).fields)), "")
         raise UserError(
-            f"{checkpoint.key} has model_type={brief(str(kind))}; model={settings.family} reads "
-            f"{', '.join(family.fields)}{reads}"
+            f"{checkpoint.key} has model_type={brief(str(model_type))}; "
+            f"model={settings.family} reads {', '.join(family.fields)}{hint}"
         )
     try:
-        config = settled(checkpoint.config, family.fields[kind])
+        config = read_fields(checkpoint.config, family.fields[model_type])
     except UserError as error:
         raise UserError(f"{checkpoint.key}: {error}") from error
     checkpoint = checkpoints.find_prefix(replace(checkpoint, config=config), family.anchor)
     checkpoint.check(family.inputs(config))
-    checkpoint.check(shapes(config, family.block(config)))
+    checkpoint.check(list_layer_shapes(config, family.block(config)))
     return checkpoint
 
 
@@ -146,28 +148,28 @@ def read_input(settings: Model, family: contract.Model, checkpoint: Checkpoint) 
     Raises:
         UserError: there is no input, more than one, or one that the family does not accept.
     """
-    names = [name for name in WORDS if getattr(settings, name) is not None]
-    takes = ("patches",) if family.takes == "patches" else ("text", "tokens")
-    if len(names) != 1 or names[0] not in takes:
-        got = " and ".join(f"model.{name}" for name in names) or "none"
-        raise UserError(f"model={settings.family} takes {' or '.join(WORDS[name] for name in takes)}; got {got}")
+    given = [name for name in WORDS if getattr(settings, name) is not None]
+    accepted = ("patches",) if family.takes == "patches" else ("text", "tokens")
+    if len(given) != 1 or given[0] not in accepted:
+        listed = " and ".join(f"model.{name}" for name in given) or "none"
+        raise UserError(f"model={settings.family} takes {' or '.join(WORDS[name] for name in accepted)}; got {listed}")
     if settings.patches is not None:
-        return picture(settings.patches), ()
+        return read_patches(settings.patches), ()
     count = checkpoint.config["vocab_size"]
-    knows = f"but the model knows {count} ids, 0 to {count - 1}"
+    vocabulary = f"but the model knows {count} ids, 0 to {count - 1}"
     if settings.tokens is not None:
         if max(settings.tokens) >= count:
-            raise UserError(f"model.tokens: token id {max(settings.tokens)}, {knows} ({checkpoint.key})")
+            raise UserError(f"model.tokens: token id {max(settings.tokens)}, {vocabulary} ({checkpoint.key})")
         return np.array(settings.tokens), tuple(map(str, settings.tokens))
     ids, tokens = checkpoints.encode_text(checkpoint.folder, str(settings.text), checkpoint.key)
-    stranger = next((place for place, number in enumerate(ids) if number >= count), None)
-    if stranger is not None:
-        said = f"{brief(tokens[stranger])} has the token id {ids[stranger]}, {knows}"
-        raise UserError(f"{checkpoint.key}: its {checkpoints.TOKENIZER} belongs to another model: {said}")
+    unknown_index = next((index for index, number in enumerate(ids) if number >= count), None)
+    if unknown_index is not None:
+        description = f"{brief(tokens[unknown_index])} has the token id {ids[unknown_index]}, {vocabulary}"
+        raise UserError(f"{checkpoint.key}: its {checkpoints.TOKENIZER} belongs to another model: {description}")
     return np.array(ids), tokens
 
 
-def picture(path: str) -> Array:
+def read_patches(path: str) -> Array:
     """Read patches `[n m]` or pixels `[c y x]` from a .npy file."""
     key = f"model.patches={brief(path)}"
     try:

@@ -70,17 +70,17 @@ class Checkpoint:
             UserError: a tensor is missing, does not hold real numbers, has another shape, or should not exist.
         """
         for name, shape in shapes:
-            whole = f"{self.key}: {self.prefix}{name}"
+            full_name = f"{self.key}: {self.prefix}{name}"
             if shape is None:
                 if self.has(name):
-                    raise UserError(f"{whole} exists, although {CONFIG} rules it out")
+                    raise UserError(f"{full_name} exists, although {CONFIG} rules it out")
                 continue
             tensor = self.tensor(name)
             if tensor.shape != shape:
-                said = f"the shape {brief(str([*tensor.shape]))}; expected {brief(str([*shape]))}"
-                raise UserError(f"{whole} has {said}")
+                difference = f"the shape {brief(str([*tensor.shape]))}; expected {brief(str([*shape]))}"
+                raise UserError(f"{full_name} has {difference}")
             if "F" not in tensor.dtype:
-                raise UserError(f"{whole} holds {tensor.dtype}; expected real numbers")
+                raise UserError(f"{full_name} holds {tensor.dtype}; expected real numbers")
 
     def array(self, name: str, rows: Any = ...) -> Array:
         """Read a tensor, or some of its rows, as float32, or as float64 if it is stored in float64."""
@@ -101,34 +101,34 @@ def open_checkpoint(path: Path, key: str) -> Checkpoint:
             raise UserError(f"{key}: not found; {EXPECTED}")
         tensors = read_tensors(path, key)
     except OSError as error:
-        raise files.unreadable(key, error) from error
+        raise files.unreadable_error(key, error) from error
     folder = path if path.is_dir() else path.parent
     return Checkpoint(folder, read_config(folder, key), tensors, key)
 
 
 def read_config(folder: Path, key: str) -> dict[str, Any]:
     try:
-        said = machine.read_json(folder / CONFIG, MOST_CONFIG)
-        if not isinstance(said, dict):
+        config = machine.read_json(folder / CONFIG, MOST_CONFIG)
+        if not isinstance(config, dict):
             raise ValueError("it is not a JSON object")
     except FileNotFoundError as error:
         raise UserError(f"{key}: {CONFIG} is missing; {EXPECTED}") from error
     except (OSError, ValueError) as error:
-        raise files.unreadable(f"{key}: {CONFIG}", error) from error
-    return said
+        raise files.unreadable_error(f"{key}: {CONFIG}", error) from error
+    return config
 
 
 def read_tensors(path: Path, key: str) -> Mapping[str, Entry]:
     if path.is_file():
-        return files.look_at(path, key).arrays
+        return files.list_contents(path, key).arrays
     names = [name for name in (WEIGHTS, INDEX) if (path / name).exists()]
     names += [file.name for file in sorted(path.iterdir()) if files.is_pickle(file)]
     if not names:
         raise UserError(f"{key}: {WEIGHTS} is missing; {EXPECTED}")
-    return files.look_at(path / names[0], f"{key}: {names[0]}").arrays
+    return files.list_contents(path / names[0], f"{key}: {names[0]}").arrays
 
 
-EARLIER = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
+NEW_ENDINGS = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
 """How the names of norms end in earlier checkpoints, such as bert-base-uncased, and in later ones."""
 
 
@@ -140,11 +140,11 @@ def find_prefix(checkpoint: Checkpoint, anchor: str) -> Checkpoint:
     """
     tensors = {}
     for name, tensor in checkpoint.tensors.items():
-        ending = next((ending for ending in EARLIER if name.endswith(ending)), "")
-        today = name.removesuffix(ending) + EARLIER.get(ending, "")
-        if today != name and today in checkpoint.tensors:
-            raise UserError(f"{checkpoint.key}: it holds both {brief(name)} and {brief(today)}")
-        tensors[today] = tensor
+        ending = next((ending for ending in NEW_ENDINGS if name.endswith(ending)), "")
+        new_name = name.removesuffix(ending) + NEW_ENDINGS.get(ending, "")
+        if new_name != name and new_name in checkpoint.tensors:
+            raise UserError(f"{checkpoint.key}: it holds both {brief(name)} and {brief(new_name)}")
+        tensors[new_name] = tensor
     names = [name for name in tensors if name == anchor or name.endswith(f".{anchor}")]
     if len(names) != 1:
         problem = f"several tensor names end in {anchor}" if names else unknown(anchor, sorted(tensors), "tensor")
@@ -162,24 +162,24 @@ def open_llama2c(path: Path, key: str) -> tuple[dict[str, Any], dict[str, Entry]
         length = size_of(file)
         header = file.read(HEADER.size).ljust(HEADER.size, b"\0")
     config = dict(zip(SIZES, HEADER.unpack(header), strict=True))
-    apart = config["vocab_size"] < 0
+    has_output_layer = config["vocab_size"] < 0
     config["vocab_size"] = abs(config["vocab_size"])
-    dim, heads, groups = (config[SIZES[place]] for place in (0, 3, 4))
+    dim, heads, groups = (config[SIZES[index]] for index in (0, 3, 4))
     if min(config.values()) <= 0 or dim % (2 * heads) or heads % groups or config["num_hidden_layers"] > length:
         numbers = ", ".join(f"{name}={value}" for name, value in config.items())
         raise UserError(f"{key}: not a llama2.c file of version 0: {numbers}")
     tensors, end = {}, HEADER.size
-    for name, shape in list_llama2c_arrays(config, apart):
-        tensors[name] = safetensors.place(path, "F32", shape, end)
-        end += safetensors.nbytes("F32", shape)
+    for name, shape in list_llama2c_arrays(config, has_output_layer):
+        tensors[name] = safetensors.make_entry(path, "F32", shape, end)
+        end += safetensors.count_bytes("F32", shape)
     if end != length:
         raise UserError(f"{key}: its header describes {end:,} bytes, but the file has {length:,}: not a llama2.c file?")
     return {**config, "model_type": "llama2.c"}, tensors
 
 
-def list_llama2c_arrays(config: dict[str, Any], apart: bool) -> Iterator[tuple[str, Shape]]:
+def list_llama2c_arrays(config: dict[str, Any], has_output_layer: bool) -> Iterator[tuple[str, Shape]]:
     """Yield every array in the order of the file: each kind for all layers, then the next kind."""
-    dim, hidden, layers, heads, groups, vocabulary, longest = (config[name] for name in SIZES)
+    dim, hidden, layers, heads, groups, vocabulary, positions = (config[name] for name in SIZES)
     size = dim // heads
     yield "model.embed_tokens.weight", (vocabulary, dim)
     kinds = {
@@ -196,9 +196,9 @@ def list_llama2c_arrays(config: dict[str, Any], apart: bool) -> Iterator[tuple[s
     for name, shape in kinds.items():
         yield from ((f"model.layers.{number}.{name}.weight", shape) for number in range(layers))
     yield "model.norm.weight", (dim,)
-    yield "cosines", (longest, size // 2)
-    yield "sines", (longest, size // 2)
-    if apart:
+    yield "cosines", (positions, size // 2)
+    yield "sines", (positions, size // 2)
+    if has_output_layer:
         yield "lm_head.weight", (vocabulary, dim)
 
 
@@ -208,21 +208,21 @@ def encode_text(folder: Path, text: str, key: str) -> tuple[list[int], tuple[str
     Raises:
         UserError: the tokenizer is missing, unreadable or times out, or the text has no tokens.
     """
-    path, said = folder / TOKENIZER, f"{key}: {TOKENIZER}"
+    path, label = folder / TOKENIZER, f"{key}: {TOKENIZER}"
     if not path.exists():
-        raise UserError(f"{said} is missing, and model.text needs it; or give model.tokens=[ids]")
+        raise UserError(f"{label} is missing, and model.text needs it; or give model.tokens=[ids]")
     seconds = LEAST_SECONDS + path.stat().st_size // BYTES_A_SECOND + len(text) // LETTERS_A_SECOND
     try:
         text.encode()
         with Child(ENCODE, quiet=True) as child:
-            answer = child.ask({"path": str(path), "text": text, "key": said}, seconds)
+            answer = child.ask({"path": str(path), "text": text, "key": label}, seconds)
             child.kill()  # it has nothing left to do, and waiting for its exit takes time
     except OSError as error:
         raise UserError(f"model.text: cannot start a process to tokenize it ({reason(error)})") from error
     except UnicodeEncodeError as error:
         raise UserError("model.text holds bytes that are not text") from error
     except NoAnswerError as error:
-        raise UserError(f"{said} cannot be used ({brief(str(error))})") from error
+        raise UserError(f"{label} cannot be used ({brief(str(error))})") from error
     if not answer["ids"]:
         raise UserError(f"model.text={brief(text)!r}: contains no tokens; write some words")
     return answer["ids"], tuple(answer["tokens"])

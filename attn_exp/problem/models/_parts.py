@@ -14,82 +14,84 @@ from attn_exp.forms.pipeline import Recipe
 from attn_exp.forms.steps import join_heads, project, split
 from attn_exp.problem.models._checkpoint import Checkpoint
 from attn_exp.problem.models.model import Block, Config, Kind, Layer, Model, Shapes
-from attn_exp.rules import make_all, masks
+from attn_exp.rules import make_all, make_masks
 from attn_exp.rules.rules import Rules
 
 
-def shapes(config: Config, block: Block) -> Shapes:
-    width, heads, size = config["hidden_size"], config["num_attention_heads"], head_size(config)
-    inner, queries, keys = config["intermediate_size"] or 4 * width, heads * size, key_heads(config) * size
-    (*sides, output), (*wide, narrow) = block.attention, block.mlp
-    outputs = (queries, keys, keys) if len(sides) == 3 else (queries + 2 * keys,)
-    matrices = [(name, width, count, block.biases[0]) for name, count in zip(sides, outputs, strict=True)]
-    matrices.append((output, queries, width, block.biases[1]))
-    matrices += [(name, width, inner, block.biases[2]) for name in wide]
-    matrices.append((narrow, inner, width, block.biases[2]))
+def list_layer_shapes(config: Config, block: Block) -> Shapes:
+    width, heads, size = config["hidden_size"], config["num_attention_heads"], get_head_size(config)
+    mlp_width, queries, keys = config["intermediate_size"] or 4 * width, heads * size, count_key_heads(config) * size
+    (*side_names, output_name), (*wide_names, narrow_name) = block.attention, block.mlp
+    outputs = (queries, keys, keys) if len(side_names) == 3 else (queries + 2 * keys,)
+    matrices = [(name, width, count, block.biases[0]) for name, count in zip(side_names, outputs, strict=True)]
+    matrices.append((output_name, queries, width, block.biases[1]))
+    matrices += [(name, width, mlp_width, block.biases[2]) for name in wide_names]
+    matrices.append((narrow_name, mlp_width, width, block.biases[2]))
     for number in range(config["num_hidden_layers"]):
-        at = f"{block.at}{number}."
+        prefix = f"{block.at}{number}."
         for name, rows, columns, biased in matrices:
-            yield f"{at}{name}.weight", (columns, rows) if block.transposed else (rows, columns)
-            yield f"{at}{name}.bias", (columns,) if biased else None
+            yield f"{prefix}{name}.weight", (columns, rows) if block.transposed else (rows, columns)
+            yield f"{prefix}{name}.bias", (columns,) if biased else None
         for name in block.norms:
-            yield from norm(at + name, width) if block.centred else ((f"{at}{name}.weight", (width,)),)
+            yield from (
+                list_norm_shapes(prefix + name, width) if block.centred else ((f"{prefix}{name}.weight", (width,)),)
+            )
 
 
-def norm(name: str, width: int) -> Shapes:
+def list_norm_shapes(name: str, width: int) -> Shapes:
     yield f"{name}.weight", (width,)
     yield f"{name}.bias", (width,)
 
 
-def head_size(config: Config) -> int:
-    said: int | None = config.get("head_dim")
-    return config["hidden_size"] // config["num_attention_heads"] if said is None else said
+def get_head_size(config: Config) -> int:
+    size: int | None = config.get("head_dim")
+    return config["hidden_size"] // config["num_attention_heads"] if size is None else size
 
 
-def key_heads(config: Config) -> int:
-    said: int | None = config.get("num_key_value_heads")
-    return config["num_attention_heads"] if said is None else said
+def count_key_heads(config: Config) -> int:
+    count: int | None = config.get("num_key_value_heads")
+    return config["num_attention_heads"] if count is None else count
 
 
-def forward(family: Model, checkpoint: Checkpoint, given: Array) -> Iterator[Layer]:
+def forward(family: Model, checkpoint: Checkpoint, ids: Array) -> Iterator[Layer]:
     """Yield the layers in order; the rest of each is computed when the next is requested."""
     config, block = checkpoint.config, family.block(checkpoint.config)
-    h = family.embed(checkpoint, given)
+    hidden = family.embed(checkpoint, ids)
     for number in range(config["num_hidden_layers"]):
         part = checkpoint.at(f"{block.at}{number}.")
-        first, second = (
+        first_norm, second_norm = (
             partial(layer_norm if block.centred else rms_norm, part=part, name=name, epsilon=config["layer_norm_eps"])
             for name in block.norms
         )
-        x = first(h) if block.norm_first else h
-        layer = Layer(x, projections(part, block), config["num_attention_heads"], **family.rules(config, number))
+        x = first_norm(hidden) if block.norm_first else hidden
+        layer = Layer(x, read_projections(part, block), config["num_attention_heads"], **family.rules(config, number))
         yield layer
-        h = h + attend(layer)
+        hidden = hidden + attend(layer)
         if block.norm_first:
-            h = h + feed_forward(part, block, second(h))
+            hidden = hidden + feed_forward(part, block, second_norm(hidden))
         else:
-            h = first(h)
-            h = second(h + feed_forward(part, block, h))
+            hidden = first_norm(hidden)
+            hidden = second_norm(hidden + feed_forward(part, block, hidden))
 
 
 def feed_forward(part: Checkpoint, block: Block, x: Array) -> Array:
     """Return `f(x W) W'`, or `(f(x W) * (x V)) W'`, where f is the activation and each matrix has its bias."""
     wide, *gates, narrow = block.mlp
-    value = ACTIVATIONS[part.config["hidden_act"]](linear(x, *matrix(part, block, wide)))
+    value = ACTIVATIONS[part.config["hidden_act"]](linear(x, *read_matrix(part, block, wide)))
     for name in gates:
-        value *= linear(x, *matrix(part, block, name))
-    return linear(value, *matrix(part, block, narrow))
+        value *= linear(x, *read_matrix(part, block, name))
+    return linear(value, *read_matrix(part, block, narrow))
 
 
-def matrix(part: Checkpoint, block: Block, name: str) -> tuple[Array, Array | None]:
+def read_matrix(part: Checkpoint, block: Block, name: str) -> tuple[Array, Array | None]:
     """Return the weight W `[m n]` and the bias b `[n]` of a part; b is None if the part has no bias."""
     weight, bias = part.array(f"{name}.weight"), f"{name}.bias"
     return weight.T if block.transposed else weight, part.array(bias) if part.has(bias) else None
 
 
-def projections(part: Checkpoint, block: Block) -> dict[str, Array]:
+def read_projections(part: Checkpoint, block: Block) -> dict[str, Array]:
     """Return W and b of queries, keys, values and output by our names; if only some have a bias, the rest are zero."""
-    pairs = [matrix(part, block, name) for name in block.attention]
+    pairs = [read_matrix(part, block, name) for name in block.attention]
     if len(pairs) == 2:
         (weights, biases), output = pairs
         thirds = [None] * 3 if biases is None else np.split(biases, 3)
@@ -101,15 +103,15 @@ def projections(part: Checkpoint, block: Block) -> dict[str, Array]:
     return arrays | dict(zip(("b_q", "b_k", "b_v", "b_o"), zeros, strict=True))
 
 
-def places(part: Checkpoint, name: str, numbers: Array) -> Array:
+def embed_numbers(part: Checkpoint, name: str, numbers: Array) -> Array:
     """Return the position embedding of each token `[t m]`.
 
     Raises:
         UserError: there are more tokens than the model has positions.
     """
-    count, spare = part.config["max_position_embeddings"], int(numbers.max()) + 1 - len(numbers)
-    if numbers.max() >= count:
-        raise UserError(f"{part.key}: {len(numbers)} tokens, but the model takes at most {max(0, count - spare)}")
+    positions, skipped = part.config["max_position_embeddings"], int(numbers.max()) + 1 - len(numbers)
+    if numbers.max() >= positions:
+        raise UserError(f"{part.key}: {len(numbers)} tokens, but the model takes at most {max(0, positions - skipped)}")
     return part.array(name, numbers)
 
 
@@ -119,12 +121,13 @@ def attend(layer: Layer) -> Array:
     It runs the pipeline one head at a time: the logits of a long text may not fit into memory at once.
     """
     size = layer.arrays["W_q"].shape[1] // layer.head
-    q, k, v = (split(side, side.shape[1] // size) for side in (project(one, layer.x, layer.arrays) for one in "qkv"))
-    places = np.arange(len(layer.x))
+    sides = (project(letter, layer.x, layer.arrays) for letter in "qkv")
+    q, k, v = (split(side, side.shape[1] // size) for side in sides)
+    indices = np.arange(len(layer.x))
     for position in make_all("position", layer.position):
-        q, k = position.turn(q, places), position.turn_key(k, places)
+        q, k = position.turn(q, indices), position.turn_key(k, indices)
     scale = (size**-0.5 if layer.scale else 1.0) if isinstance(layer.scale, bool) else layer.scale
-    recipe = Recipe(Rules(scale=scale, masks=masks(layer.mask, "and") if layer.mask else ()))
+    recipe = Recipe(Rules(scale=scale, masks=make_masks(layer.mask, "and") if layer.mask else ()))
     context = np.empty((*q.shape[:-1], v.shape[-1]), v.dtype)
     for head in range(len(q)):
         shared = slice(head * len(k) // len(q), head * len(k) // len(q) + 1)

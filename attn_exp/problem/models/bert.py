@@ -12,7 +12,7 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.errors import UserError
 from attn_exp.problem.models._checkpoint import CONFIG, Checkpoint
-from attn_exp.problem.models._parts import ACTIVATION, layer_norm, norm, places
+from attn_exp.problem.models._parts import ACTIVATION, embed_numbers, layer_norm, list_norm_shapes
 from attn_exp.problem.models.model import (
     COUNT,
     EPSILON,
@@ -53,7 +53,7 @@ def inputs(config: Config) -> Shapes:
     for name, size in sizes.items():
         if config[size]:
             yield f"embeddings.{name}_embeddings.weight", (config[size], config["hidden_size"])
-    yield from norm("embeddings.LayerNorm", config["hidden_size"])
+    yield from list_norm_shapes("embeddings.LayerNorm", config["hidden_size"])
 
 
 def rules(config: Config, number: int) -> dict[str, Any]:
@@ -63,32 +63,34 @@ def rules(config: Config, number: int) -> dict[str, Any]:
 def embed(checkpoint: Checkpoint, ids: Array) -> Array:
     """Return the normalized sum of word and position embeddings and, if there is one, the first segment's embedding."""
     config, part = checkpoint.config, checkpoint.at("embeddings.")
-    h = part.array("word_embeddings.weight", ids)
-    numbers = numbered(ids, config["pad_token_id"]) if config["model_type"] in ROBERTA else np.arange(len(ids))
-    h = h + places(part, "position_embeddings.weight", numbers)
+    hidden = part.array("word_embeddings.weight", ids)
+    numbers = number_tokens(ids, config["pad_token_id"]) if config["model_type"] in ROBERTA else np.arange(len(ids))
+    hidden = hidden + embed_numbers(part, "position_embeddings.weight", numbers)
     if config["type_vocab_size"]:
-        h += part.array("token_type_embeddings.weight", np.zeros(1, int))
-    return layer_norm(h, part, "LayerNorm", config["layer_norm_eps"])
+        hidden += part.array("token_type_embeddings.weight", np.zeros(1, int))
+    return layer_norm(hidden, part, "LayerNorm", config["layer_norm_eps"])
 
 
-def numbered(ids: Array, filler: int) -> Array:
+def number_tokens(ids: Array, padding_id: int) -> Array:
     """Number tokens as RoBERTa does: skip padding, and start at the padding id plus 1."""
-    seen = ids != filler
-    return np.asarray(np.cumsum(seen) * seen + filler)
+    is_token = ids != padding_id
+    return np.asarray(np.cumsum(is_token) * is_token + padding_id)
 
 
 def check(config: Config) -> None:
-    filler, count = config["pad_token_id"], config["max_position_embeddings"]
-    if config["model_type"] in ROBERTA and filler >= count:
-        raise UserError(f"{CONFIG} says pad_token_id={filler}, but RoBERTa numbers its {count} positions from there")
+    padding_id, count = config["pad_token_id"], config["max_position_embeddings"]
+    if config["model_type"] in ROBERTA and padding_id >= count:
+        raise UserError(
+            f"{CONFIG} says pad_token_id={padding_id}, but RoBERTa numbers its {count} positions from there"
+        )
     if config["is_causal"] and not config["is_decoder"]:
         raise UserError(f"{CONFIG} says is_causal=true and is_decoder=false; only a decoder hides later tokens")
 
 
-def bert_fields(words: int, filler: Field) -> Fields:
+def bert_fields(vocabulary: int, pad_token: Field) -> Fields:
     return Fields(
         read={
-            "vocab_size": Field(words, SIZE),
+            "vocab_size": Field(vocabulary, SIZE),
             "hidden_size": Field(768, SIZE),
             "num_hidden_layers": Field(12, SIZE),
             "num_attention_heads": Field(12, SIZE),
@@ -97,7 +99,7 @@ def bert_fields(words: int, filler: Field) -> Fields:
             "max_position_embeddings": Field(512, SIZE),
             "type_vocab_size": Field(2, SIZE),
             "layer_norm_eps": Field(1e-12, EPSILON),
-            "pad_token_id": filler,
+            "pad_token_id": pad_token,
             "is_decoder": Field(False, SWITCH),
             "is_causal": Field(None, SWITCH),
         },
@@ -108,7 +110,7 @@ def bert_fields(words: int, filler: Field) -> Fields:
     )
 
 
-OF_DISTILBERT = Fields(
+DISTILBERT_FIELDS = Fields(
     read={
         "vocab_size": Field(30522, SIZE),
         "hidden_size": Field(768, SIZE, "dim hidden_size"),
@@ -129,7 +131,7 @@ MODEL = Model(
         "roberta": bert_fields(50265, Field(1, COUNT)),
         "xlm-roberta": bert_fields(30522, Field(1, COUNT)),
         "camembert": bert_fields(30522, Field(1, COUNT)),
-        "distilbert": OF_DISTILBERT,
+        "distilbert": DISTILBERT_FIELDS,
     },
     anchor="embeddings.word_embeddings.weight",
     inputs=inputs,

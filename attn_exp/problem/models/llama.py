@@ -9,7 +9,7 @@ from typing import Any
 
 from attn_exp.errors import UserError
 from attn_exp.problem.models._checkpoint import CONFIG
-from attn_exp.problem.models._parts import ACTIVATION, head_size, key_heads
+from attn_exp.problem.models._parts import ACTIVATION, count_key_heads, get_head_size
 from attn_exp.problem.models.model import (
     AT_LEAST_1,
     COUNT,
@@ -27,10 +27,10 @@ from attn_exp.problem.models.model import (
     Model,
     Shapes,
     Supported,
-    check_kind,
-    check_same,
+    format_field,
     or_null,
-    said_of,
+    require_kind,
+    require_supported,
 )
 
 
@@ -72,12 +72,12 @@ def window(config: Config, number: int) -> int | None:
     if config["model_type"] != "qwen2" or size is None:
         return size
     kinds = config["layer_types"]
-    slides = number >= config["max_window_layers"] if kinds is None else kinds[number] == SLIDING
-    return size if slides and config["use_sliding_window"] else None
+    has_window = number >= config["max_window_layers"] if kinds is None else kinds[number] == SLIDING
+    return size if has_window and config["use_sliding_window"] else None
 
 
 BASE = {"base": ("rope_theta", AT_LEAST_1)}
-STRETCHED = {
+ROPE_SCALINGS = {
     "default": ("rope", BASE),
     "linear": ("rope", BASE | {"stretch": ("factor", AT_LEAST_1)}),
     "llama3": (
@@ -102,21 +102,23 @@ def rope(config: Config) -> dict[str, Any]:
     Raises:
         UserError: no rule here supports this RoPE scaling.
     """
-    said = config["rope_scaling"] or config["rope_parameters"] or {}
-    kind = said.get("rope_type", said.get("type", "default"))
-    if not isinstance(kind, str) or kind not in STRETCHED:
-        raise UserError(f"{CONFIG} scales RoPE by {said_of('rope_type', kind)}; known: {', '.join(STRETCHED)}")
-    found = {"rope_theta": config["rope_theta"], **said}
-    if kind == "llama3":
+    scaling = config["rope_scaling"] or config["rope_parameters"] or {}
+    scaling_type = scaling.get("rope_type", scaling.get("type", "default"))
+    if not isinstance(scaling_type, str) or scaling_type not in ROPE_SCALINGS:
+        raise UserError(
+            f"{CONFIG} scales RoPE by {format_field('rope_type', scaling_type)}; known: {', '.join(ROPE_SCALINGS)}"
+        )
+    values = {"rope_theta": config["rope_theta"], **scaling}
+    if scaling_type == "llama3":
         context = config["original_max_position_embeddings"]
-        usual = {"original_max_position_embeddings": config["max_position_embeddings"], **found}
-        found = usual if context is None else usual | {"original_max_position_embeddings": context}
-    rule, settings = STRETCHED[kind]
-    for name in found.keys() - {key for key, _ in settings.values()} - {"rope_type", "type"}:
-        check_same(name, found[name], ROPE.get(name, (None,)))
-    for key, wanted in settings.values():
-        check_kind(key, found.get(key), wanted)
-    numbers = {name: float(found[key]) for name, (key, _) in settings.items()}
+        with_context = {"original_max_position_embeddings": config["max_position_embeddings"], **values}
+        values = with_context if context is None else with_context | {"original_max_position_embeddings": context}
+    rule, settings = ROPE_SCALINGS[scaling_type]
+    for name in values.keys() - {key for key, _ in settings.values()} - {"rope_type", "type"}:
+        require_supported(name, values[name], SUPPORTED_ROPE.get(name, (None,)))
+    for key, expected in settings.values():
+        require_kind(key, values.get(key), expected)
+    numbers = {name: float(values[key]) for name, (key, _) in settings.items()}
     if numbers.get("low", 0) >= numbers.get("high", 1):
         raise UserError(
             f"{CONFIG} says low_freq_factor={numbers['low']:g} and high_freq_factor={numbers['high']:g}; "
@@ -126,7 +128,7 @@ def rope(config: Config) -> dict[str, Any]:
 
 
 def check(config: Config) -> None:
-    heads, groups, size = config["num_attention_heads"], key_heads(config), head_size(config)
+    heads, groups, size = config["num_attention_heads"], count_key_heads(config), get_head_size(config)
     if heads % groups:
         raise UserError(f"{CONFIG} says num_key_value_heads={groups}, which does not divide {heads} heads")
     if size % 2:
@@ -142,23 +144,23 @@ LAYERS = Kind(
     f"a list of {FULL} and {SLIDING}, or null",
     lambda value: value is None or (isinstance(value, list) and all(item in (SLIDING, FULL) for item in value)),
 )
-ROPE = {"partial_rotary_factor": (1.0, 1, None)}
+SUPPORTED_ROPE = {"partial_rotary_factor": (1.0, 1, None)}
 """Other fields of the RoPE scaling that are supported only with these values."""
 
 
 def llama_fields(
-    words: int, inner: int, places: int, *, read: dict[str, Field], same: Supported | None = None
+    vocabulary: int, mlp_width: int, positions: int, *, read: dict[str, Field], same: Supported | None = None
 ) -> Fields:
     fields = {
-        "vocab_size": Field(words, SIZE),
+        "vocab_size": Field(vocabulary, SIZE),
         "hidden_size": Field(4096, SIZE),
-        "intermediate_size": Field(inner, SIZE),
+        "intermediate_size": Field(mlp_width, SIZE),
         "num_hidden_layers": Field(32, SIZE),
         "num_attention_heads": Field(32, SIZE),
         "num_key_value_heads": Field(None, or_null(SIZE)),
         "head_dim": Field(None, or_null(SIZE)),
         "hidden_act": Field("silu", ACTIVATION),
-        "max_position_embeddings": Field(places, SIZE),
+        "max_position_embeddings": Field(positions, SIZE),
         "layer_norm_eps": Field(1e-6, EPSILON, "rms_norm_eps"),
         "pad_token_id": Field(None, TOKEN),
         "is_causal": Field(True, SWITCH),
@@ -168,7 +170,7 @@ def llama_fields(
         "original_max_position_embeddings": Field(None, SIZE),
         **read,
     }
-    fixed = {"rope_interleaved": (False, None), "use_mrope": (False, None), **ROPE}
+    fixed = {"rope_interleaved": (False, None), "use_mrope": (False, None), **SUPPORTED_ROPE}
     fixed |= {"use_sliding_window": (False, None), "sliding_window": (None,)}
     harmless = "attention_dropout is_decoder is_llama_config pretraining_tp"
     return Fields(fields, check, {**fixed, **(same or {})}, harmless)

@@ -151,7 +151,7 @@ HARMLESS = (
 )
 """Fields of any family that do not affect attention, separated by spaces."""
 
-SAME: Supported = {
+SUPPORTED: Supported = {
     "add_cross_attention": (False,),
     "chunk_size_feed_forward": (0,),
     "is_encoder_decoder": (False,),
@@ -177,63 +177,65 @@ class Fields:
     harmless: str = ""
 
 
-def settled(said: Config, fields: Fields) -> dict[str, Any]:
+def read_fields(config: Config, fields: Fields) -> dict[str, Any]:
     """Return every field that is read, with its default if config.json lacks it.
 
     Raises:
         UserError: a field has an invalid value, or two names with different values; sizes are inconsistent; or a field
             is neither read nor known to have no effect.
     """
-    same, harmless = {**SAME, **fields.same}, (HARMLESS + fields.harmless).split()
-    found = {name: values[0] for name, values in same.items()} | {"model_type": said["model_type"]}
-    known = set()
-    for name, one in fields.read.items():
-        names = one.names.split() or [name]
-        found[name] = find_value(said, names, one)
-        known.update(names)
-    for name in [name for name in said if name not in known]:
-        if name in same:
-            check_same(name, said[name], same[name])
-        elif name not in harmless and said[name] is not None:
+    supported, harmless = {**SUPPORTED, **fields.same}, (HARMLESS + fields.harmless).split()
+    checked = {name: checked[0] for name, checked in supported.items()} | {"model_type": config["model_type"]}
+    names_read = set()
+    for name, wanted in fields.read.items():
+        names = wanted.names.split() or [name]
+        checked[name] = find_value(config, names, wanted)
+        names_read.update(names)
+    for name in [name for name in config if name not in names_read]:
+        if name in supported:
+            require_supported(name, config[name], supported[name])
+        elif name not in harmless and config[name] is not None:
             raise UserError(
-                f"{CONFIG} says {said_of(name, said[name])}, which is not read here and may change the numbers; "
+                f"{CONFIG} says {format_field(name, config[name])}, which is not read here and may change the numbers; "
                 "remove it if it does not"
             )
-    check_together(found)
-    fields.check(found)
-    return found
+    check_sizes(checked)
+    fields.check(checked)
+    return checked
 
 
-def find_value(said: Config, names: list[str], one: Field) -> Any:
-    given = [name for name in names if name in said]
-    for name in given:
-        check_kind(name, said[name], one.kind)
-    if len(given) > 1 and said[given[0]] != said[given[1]]:
-        raise UserError(f"{CONFIG} says both {' and '.join(said_of(name, said[name]) for name in given)}")
-    return said[given[0]] if given else one.default
+def find_value(config: Config, names: list[str], wanted: Field) -> Any:
+    present = [name for name in names if name in config]
+    for name in present:
+        require_kind(name, config[name], wanted.kind)
+    if len(present) > 1 and config[present[0]] != config[present[1]]:
+        raise UserError(f"{CONFIG} says both {' and '.join(format_field(name, config[name]) for name in present)}")
+    return config[present[0]] if present else wanted.default
 
 
-def check_kind(name: str, value: Any, kind: Kind) -> None:
+def require_kind(name: str, value: Any, kind: Kind) -> None:
     if not kind.fits(value):
-        raise UserError(f"{CONFIG} says {said_of(name, value)}; expected {kind.words}")
+        raise UserError(f"{CONFIG} says {format_field(name, value)}; expected {kind.words}")
 
 
-def check_same(name: str, value: Any, known: tuple[Any, ...]) -> None:
+def require_supported(name: str, value: Any, supported: tuple[Any, ...]) -> None:
     """Refuse a value that is not supported; true does not count as 1."""
-    if not any(type(value) is type(one) and value == one for one in known):
-        choices = " or ".join(shown(one) for one in known)
-        raise UserError(f"{CONFIG} says {said_of(name, value)}; only {choices} is supported")
+    if not any(type(value) is type(choice) and value == choice for choice in supported):
+        choices = " or ".join(shown(choice) for choice in supported)
+        raise UserError(f"{CONFIG} says {format_field(name, value)}; only {choices} is supported")
 
 
-def check_together(config: Config) -> None:
-    heads, width, filler = config["num_attention_heads"], config["hidden_size"], config.get("pad_token_id")
+def check_sizes(config: Config) -> None:
+    heads, width, padding_id = config["num_attention_heads"], config["hidden_size"], config.get("pad_token_id")
     if width % heads and config.get("head_dim") is None:
         raise UserError(f"{CONFIG} says {heads} heads, which do not divide the {width} numbers of a token")
-    if filler is not None and filler >= config["vocab_size"]:
-        raise UserError(f"{CONFIG} says pad_token_id={filler}, but the vocabulary has {config['vocab_size']} tokens")
+    if padding_id is not None and padding_id >= config["vocab_size"]:
+        raise UserError(
+            f"{CONFIG} says pad_token_id={padding_id}, but the vocabulary has {config['vocab_size']} tokens"
+        )
 
 
-def said_of(name: str, value: Any) -> str:
+def format_field(name: str, value: Any) -> str:
     try:
         return f"{brief(name, 60)}={brief(shown(value))}"
     except RecursionError:

@@ -25,7 +25,7 @@ from attn_exp.problem.models.model import (
     Kind,
     Model,
     Shapes,
-    said_of,
+    format_field,
 )
 
 
@@ -41,7 +41,7 @@ def block(config: Config) -> Block:
 
 
 def inputs(config: Config) -> Shapes:
-    width, patch = config["hidden_size"], pair(config["patch_size"])
+    width, patch = config["hidden_size"], as_pair(config["patch_size"])
     yield "embeddings.cls_token", (1, 1, width)
     yield "embeddings.position_embeddings", (1, math.prod(count_patches(config)) + 1, width)
     yield "embeddings.patch_embeddings.projection.weight", (width, config["num_channels"], *patch)
@@ -59,42 +59,45 @@ def embed(checkpoint: Checkpoint, picture: Array) -> Array:
     part = checkpoint.at("embeddings.")
     width, count = part.config["hidden_size"], math.prod(count_patches(part.config))
     class_token = part.array("cls_token")[0]
-    patches = projected(part, picture) if picture.ndim == 3 else picture.astype(class_token.dtype)
+    patches = project_patches(part, picture) if picture.ndim == 3 else picture.astype(class_token.dtype)
     if patches.shape != (count, width):
         given = " x ".join(map(str, patches.shape))
         raise UserError(f"model.patches holds {given} numbers; the model takes {count} x {width}")
     return np.asarray(np.concatenate([class_token, patches]) + part.array("position_embeddings")[0])
 
 
-def projected(part: Checkpoint, pixels: Array) -> Array:
+def project_patches(part: Checkpoint, pixels: Array) -> Array:
     """Return `patches W + b` `[n m]` for the patches of an image, row by row."""
     channels = part.config["num_channels"]
-    (tall, wide), (down, across) = pair(part.config["patch_size"]), count_patches(part.config)
-    size = channels, *pair(part.config["image_size"])
-    if pixels.shape != size:
-        given, wanted = (" x ".join(map(str, shape)) for shape in (pixels.shape, size))
-        raise UserError(f"model.patches holds {given} pixels; the model takes {wanted}")
+    (patch_height, patch_width), (rows, columns) = as_pair(part.config["patch_size"]), count_patches(part.config)
+    expected_shape = channels, *as_pair(part.config["image_size"])
+    if pixels.shape != expected_shape:
+        given, expected = (" x ".join(map(str, expected_shape)) for expected_shape in (pixels.shape, expected_shape))
+        raise UserError(f"model.patches holds {given} pixels; the model takes {expected}")
     kernel = part.array("patch_embeddings.projection.weight")
-    cut = pixels[:, : down * tall, : across * wide].astype(kernel.dtype)
-    cut = cut.reshape(channels, down, tall, across, wide).transpose(1, 3, 0, 2, 4)
+    patches = pixels[:, : rows * patch_height, : columns * patch_width].astype(kernel.dtype)
+    patches = patches.reshape(channels, rows, patch_height, columns, patch_width).transpose(1, 3, 0, 2, 4)
     bias = part.array("patch_embeddings.projection.bias")
-    return linear(cut.reshape(down * across, -1), kernel.reshape(len(kernel), -1).T, bias)
+    return linear(patches.reshape(rows * columns, -1), kernel.reshape(len(kernel), -1).T, bias)
 
 
 def count_patches(config: Config) -> tuple[int, int]:
     """Return the number of patches in a column and in a row; a remainder at the edges is cut off."""
-    (high, broad), (tall, wide) = pair(config["image_size"]), pair(config["patch_size"])
-    return high // tall, broad // wide
+    (image_height, image_width), (patch_height, patch_width) = (
+        as_pair(config["image_size"]),
+        as_pair(config["patch_size"]),
+    )
+    return image_height // patch_height, image_width // patch_width
 
 
-def pair(size: Any) -> tuple[int, int]:
+def as_pair(size: Any) -> tuple[int, int]:
     return (size[0], size[1]) if isinstance(size, list) else (size, size)
 
 
 def check(config: Config) -> None:
     if not all(count_patches(config)):
-        said = ", ".join(said_of(name, config[name]) for name in ("image_size", "patch_size"))
-        raise UserError(f"{CONFIG} says {said}: no patch fits into the image")
+        sizes = ", ".join(format_field(name, config[name]) for name in ("image_size", "patch_size"))
+        raise UserError(f"{CONFIG} says {sizes}: no patch fits into the image")
 
 
 SIDES = Kind(

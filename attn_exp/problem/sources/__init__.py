@@ -16,7 +16,7 @@ from attn_exp.config.inputs import STREAMS, Embeddings
 from attn_exp.config.kinds import make
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError, unknown
-from attn_exp.problem.drawing import Numbers, array_or_drawn
+from attn_exp.problem.drawing import RandomSource, read_matrix
 from attn_exp.problem.sources.source import INPUT, Asked, Source, Vectors
 
 NAMES = registry.names(__path__, without=("source",))
@@ -26,82 +26,88 @@ CALLED = {"text": "words"}
 """Sources whose name differs from their setting."""
 
 
-def find(key: str) -> Source:
+def find(setting: str) -> Source:
     names = (*NAMES, *registry.outside(__name__))
-    name = CALLED.get(key, key.removeprefix("source."))
+    name = CALLED.get(setting, setting.removeprefix("source."))
     if name not in names:
         raise UserError(
-            unknown(f"embeddings.source.{name}", [f"embeddings.source.{known}" for known in names], "source")
+            unknown(
+                f"embeddings.source.{name}", [f"embeddings.source.{source_name}" for source_name in names], "source"
+            )
         )
     return registry.constant(__name__, name, Source)
 
 
 def source_settings(settings: Embeddings) -> dict[str, Any]:
     """Return the settings of each selected source by key; with `text`, the distribution is not a source."""
-    own = {"file": settings.file, "vectors": settings.vectors, "text": settings.text}
-    own["distribution"] = settings.distribution if settings.text is None else None
-    return {name: value for name, value in own.items() if value is not None} | {
+    values = {"file": settings.file, "vectors": settings.vectors, "text": settings.text}
+    values["distribution"] = settings.distribution if settings.text is None else None
+    return {name: value for name, value in values.items() if value is not None} | {
         f"source.{name}": value for name, value in settings.source.items()
     }
 
 
-def with_tokens(settings: Embeddings, path: str = INPUT) -> Embeddings:
+def with_tokens(settings: Embeddings, section: str = INPUT) -> Embeddings:
     if not isinstance(settings.tokens, str):
         return settings
-    from attn_exp.problem.from_files import tokens  # noqa: PLC0415 - most runs read no files
+    from attn_exp.problem.from_files import read_tokens  # noqa: PLC0415 - most runs read no files
 
-    return replace(settings, tokens=tokens(settings.tokens, f"{path}.tokens"))
+    return replace(settings, tokens=read_tokens(settings.tokens, f"{section}.tokens"))
 
 
-def select_source(settings: Embeddings, source: Numbers, path: str = INPUT) -> tuple[Source, Asked] | None:
+def select_source(settings: Embeddings, source: RandomSource, section: str = INPUT) -> tuple[Source, Asked] | None:
     """Return the one source that the settings select, and its request; None if they select none.
 
     Raises:
         UserError: several sources are selected, or an unknown one, or its settings are invalid or incomplete.
     """
-    settings, given = with_tokens(settings, path), source_settings(settings)
-    if len(given) > 1:
-        one, other = list(given)[:2]
-        what = "x" if path == INPUT else "the memory"
-        chosen = [CALLED.get(key, key) for key in (one, other) if path == INPUT and key in ("text", "file")]
+    settings, selected = with_tokens(settings, section), source_settings(settings)
+    if len(selected) > 1:
+        first_key, second_key = list(selected)[:2]
+        array_name = "x" if section == INPUT else "the memory"
+        chosen = [
+            CALLED.get(key, key) for key in (first_key, second_key) if section == INPUT and key in ("text", "file")
+        ]
         hint = f"; embeddings={chosen[0]} unsets the other" if chosen else ""
-        raise UserError(f"{path}.{one} and {path}.{other} both define {what}; give only one of them{hint}")
-    for key, value in given.items():
+        raise UserError(
+            f"{section}.{first_key} and {section}.{second_key} both define {array_name}; give only one of them{hint}"
+        )
+    for key, value in selected.items():
         member = find(key)
         if any(getattr(settings, name) is None for name in member.needs):
-            needs = " and ".join(f"{path}.{name}" for name in member.needs)
-            raise UserError(f"{path}.{key} needs {needs}")
-        own = value if member.settings is None else make(member.settings, value, f"{path}.{key}")
-        return member, Asked(settings, own, source.seed, source, path)
+            needs = " and ".join(f"{section}.{name}" for name in member.needs)
+            raise UserError(f"{section}.{key} needs {needs}")
+        source_value = value if member.settings is None else make(member.settings, value, f"{section}.{key}")
+        return member, Asked(settings, source_value, source.seed, source, section)
     return None
 
 
-def embed(settings: Embeddings, source: Numbers, path: str = INPUT) -> Vectors | None:
+def embed(settings: Embeddings, source: RandomSource, section: str = INPUT) -> Vectors | None:
     """Return x with tokens in rows, and the token names read with it; None if no source is selected.
 
-    `path` is the section in which the user wrote the settings.
+    `section` is the section in which the user wrote the settings.
 
     Raises:
         UserError: as in `select_source`, or raised by the source.
     """
-    asking = select_source(settings, source, path)
-    if asking is None:
+    selected = select_source(settings, source, section)
+    if selected is None:
         return None
-    member, question = asking
+    member, request = selected
     if settings.columns and not member.turns:
-        raise UserError(f"{path}.columns=true transposes vectors that are written out or read, but these are drawn")
-    read = member.read(question)
+        raise UserError(f"{section}.columns=true transposes vectors that are written out or read, but these are drawn")
+    vectors = member.read(request)
     if not settings.columns:
-        return read
-    return read._replace(
-        x=None if read.x is None else read.x.T, later={name: array.T for name, array in read.later.items()}
+        return vectors
+    return vectors._replace(
+        x=None if vectors.x is None else vectors.x.T, later={name: array.T for name, array in vectors.later.items()}
     )
 
 
 def size(settings: Embeddings) -> tuple[int, int] | None:
     """Return the rows and columns of x before it is read or drawn; None if they are unknown."""
-    asking = select_source(settings, Numbers(STREAMS, 0, None))
-    shape = None if asking is None else asking[0].size(asking[1])
+    selected = select_source(settings, RandomSource(STREAMS, 0, None))
+    shape = None if selected is None else selected[0].size(selected[1])
     return shape[::-1] if shape and settings.columns else shape
 
 
@@ -113,7 +119,7 @@ LATER_STAGES = (*STAGES, "memory")
 """Settings that a memory cannot have: it is projected like x, and has no memory of its own."""
 
 
-class Start(NamedTuple):
+class Input(NamedTuple):
     """The input of a problem: the names of its tokens, and the arrays that the computation starts from.
 
     `stages` contains x, or q and k, or weights; the last two may include v. `tokens` are the names of the rows of x;
@@ -126,7 +132,7 @@ class Start(NamedTuple):
     memory: tuple[Array, tuple[str, ...]] | None = None
 
 
-def start(settings: Embeddings, source: Numbers, drawn: Arrays | None = None) -> Start:
+def read_input(settings: Embeddings, source: RandomSource, drawn: Arrays | None = None) -> Input:
     """Return the input that the settings describe, with the arrays already `drawn`; tokens are always rows.
 
     Raises:
@@ -136,22 +142,22 @@ def start(settings: Embeddings, source: Numbers, drawn: Arrays | None = None) ->
     settings, drawn = with_tokens(settings), drawn or {}
     vectors = embed(settings, source)
     check_given_once(settings, vectors, drawn)
-    read = Vectors(None) if vectors is None else vectors
-    stages = {**read.later, **drawn}
-    if read.x is not None:
-        stages["x"] = read.x
+    from_source = Vectors(None) if vectors is None else vectors
+    stages = {**from_source.later, **drawn}
+    if from_source.x is not None:
+        stages["x"] = from_source.x
     for name in STAGES:
-        if (given := getattr(settings, name)) is not None:
-            stages[name] = array_or_drawn(given, f"embeddings.{name}", source)
-    check_stage(stages)
-    named = choose_names(settings, read.tokens)
+        if (value := getattr(settings, name)) is not None:
+            stages[name] = read_matrix(value, f"embeddings.{name}", source)
+    require_one_stage(stages)
+    names = choose_names(settings, from_source.tokens)
     if "x" not in stages:
-        return Start(stages, named=named)
+        return Input(stages, named=names)
     count, width = stages["x"].shape
     if settings.d_model not in (None, width):
         raise UserError(f"embeddings.d_model={settings.d_model}, but the vectors have {width} numbers")
     memory = None if settings.memory is None else read_memory(settings.memory, width, settings.distribution, source)
-    return Start(stages, token_names(named, count), named, memory)
+    return Input(stages, token_names(names, count), names, memory)
 
 
 def check_given_once(settings: Embeddings, vectors: Vectors | None, drawn: Arrays) -> None:
@@ -162,14 +168,18 @@ def check_given_once(settings: Embeddings, vectors: Vectors | None, drawn: Array
             raise UserError(f"embeddings.{name} and draws.{name} both define {name}; give only one of them")
 
 
-def choose_names(settings: Embeddings, read: tuple[str, ...] | None) -> Any:
-    return settings.tokens if isinstance(settings.tokens, tuple) or read is None else read
+def choose_names(settings: Embeddings, names_read: tuple[str, ...] | None) -> Any:
+    return settings.tokens if isinstance(settings.tokens, tuple) or names_read is None else names_read
 
 
-def check_stage(stages: Arrays) -> None:
+def require_one_stage(stages: Arrays) -> None:
     if ("q" in stages) != ("k" in stages):
         raise UserError("embeddings.q and embeddings.k go together; only one is given")
-    names = [said for name, said in (("x", "vectors"), ("q", "q and k"), ("weights", "weights")) if name in stages]
+    names = [
+        stage_name
+        for name, stage_name in (("x", "vectors"), ("q", "q and k"), ("weights", "weights"))
+        if name in stages
+    ]
     if not names:
         raise UserError("embeddings has nothing to start from; give embeddings.vectors, a file, q and k, or weights")
     if len(names) > 1:
@@ -177,19 +187,19 @@ def check_stage(stages: Arrays) -> None:
 
 
 def token_names(
-    given: tuple[str, ...] | int | None, count: int, path: str = "embeddings", letter: str = "x"
+    names: tuple[str, ...] | int | None, count: int, section: str = "embeddings", letter: str = "x"
 ) -> tuple[str, ...]:
     """Return the names given, or `x0`, `x1`, ...; there must be one for each row."""
-    if not isinstance(given, tuple):
-        if given not in (None, count):
-            raise UserError(f"{path}.tokens={given}, but there are {count} vectors")
-        return tuple(f"{letter}{place}" for place in range(count))
-    if len(given) != count:
-        raise UserError(f"{path}.tokens names {len(given)} tokens, but there are {count} vectors")
-    return given
+    if not isinstance(names, tuple):
+        if names not in (None, count):
+            raise UserError(f"{section}.tokens={names}, but there are {count} vectors")
+        return tuple(f"{letter}{index}" for index in range(count))
+    if len(names) != count:
+        raise UserError(f"{section}.tokens names {len(names)} tokens, but there are {count} vectors")
+    return names
 
 
-def describe_memory(memory: Embeddings, d_model: int | None, distribution: str | None) -> Embeddings:
+def complete_memory(memory: Embeddings, d_model: int | None, distribution: str | None) -> Embeddings:
     """Return the settings of a memory, completed by the distribution and the width of x.
 
     Raises:
@@ -209,14 +219,14 @@ def describe_memory(memory: Embeddings, d_model: int | None, distribution: str |
 
 
 def read_memory(
-    memory: Embeddings, d_model: int, distribution: str | None, source: Numbers
+    memory: Embeddings, d_model: int, distribution: str | None, source: RandomSource
 ) -> tuple[Array, tuple[str, ...]]:
     """Return the vectors of a memory `[s n]` and its tokens; `d_model` is the number of columns of x.
 
     Raises:
         UserError: as in `embed`, or the numbers of tokens and vectors differ.
     """
-    settings = describe_memory(memory, d_model, distribution)
+    settings = complete_memory(memory, d_model, distribution)
     vectors = embed(settings, source, MEMORY)
     if vectors is None or vectors.x is None:
         raise UserError(f"{MEMORY} starts after its vectors; a memory has only vectors, which W_k and W_v project")
@@ -232,7 +242,7 @@ def key_names(memory: Embeddings, count: int) -> tuple[str, ...]:
         UserError: the memory sets anything else, or the numbers of names and keys differ.
     """
     if memory.text is not None:
-        memory = replace(memory, tokens=registry.module(__name__, "words").listed(memory.text), text=None)
+        memory = replace(memory, tokens=registry.module(__name__, "words").list_words(memory.text), text=None)
     if source_settings(memory) or any(getattr(memory, name) is not None for name in LATER_STAGES):
         raise UserError(f"{MEMORY}: the keys are given; {MEMORY}.tokens may name them, but there is nothing to project")
     return token_names(choose_names(with_tokens(memory, MEMORY), None), count, MEMORY, "m")
@@ -241,4 +251,4 @@ def key_names(memory: Embeddings, count: int) -> tuple[str, ...]:
 def memory_size(config: Config, x: tuple[int, int]) -> tuple[int, int] | None:
     """Return the rows and columns of the memory before it is read; None if they are unknown."""
     memory = config.embeddings.memory
-    return None if memory is None else size(describe_memory(memory, x[1], config.embeddings.distribution))
+    return None if memory is None else size(complete_memory(memory, x[1], config.embeddings.distribution))

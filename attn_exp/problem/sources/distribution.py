@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attn_exp.problem.drawing import Distribution, own_source
+from attn_exp.problem.drawing import Distribution, choose_source
 from attn_exp.problem.sources.source import Asked, Source, Vectors
 
 
@@ -13,7 +13,7 @@ def read(asked: Asked) -> Vectors:
     """
     settings = asked.settings
     distribution = Distribution(asked.own, settings.low, settings.high, key=f"{asked.path}.")
-    source = own_source(settings.generator, settings.seed, f"{asked.path}.seed", asked.numbers)
+    source = choose_source(settings.generator, settings.seed, f"{asked.path}.seed", asked.numbers)
     return Vectors(source.array(asked.stream, distribution, (asked.rows, settings.d_model or 0)).astype(float))
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from attn_exp.errors import UserError, brief, unknown
 from attn_exp.problem import files
-from attn_exp.problem.files import Held
-from attn_exp.problem.from_files import drop_batch_axis, group_names, listed, meant_start
+from attn_exp.problem.files import Contents
+from attn_exp.problem.from_files import drop_batch_axis, format_names, group_names, guess_stage
 from attn_exp.problem.sources.source import Asked, Source, Vectors
 
 BINARY = (".npy", ".npz", ".safetensors")
@@ -14,36 +14,42 @@ BINARY = (".npy", ".npz", ".safetensors")
 
 def read(asked: Asked) -> Vectors:
     key = f"{asked.path}.file"
-    held, said = files.look(asked.own, key), files.name_file(key, asked.own)
+    contents, label = files.list_file(asked.own, key), files.format_label(key, asked.own)
     arrays = {}
-    for stage, name in choose_arrays(held, asked.settings.array, said).items():
-        place = f"{said}: {name}" if name else said
-        arrays[stage] = drop_batch_axis(files.numbers(held.arrays[name], place), place)
-    return Vectors(arrays.pop("x", None), held.tokens, arrays)
+    for stage, name in choose_arrays(contents, asked.settings.array, label).items():
+        array_label = f"{label}: {name}" if name else label
+        arrays[stage] = drop_batch_axis(files.read_numbers(contents.arrays[name], array_label), array_label)
+    return Vectors(arrays.pop("x", None), contents.tokens, arrays)
 
 
-def choose_arrays(held: Held, array: str | None, said: str) -> dict[str, str]:
+def choose_arrays(contents: Contents, array: str | None, label: str) -> dict[str, str]:
     """Return which array of a file is x, or which are q, k and v, or weights and v.
 
     Raises:
         UserError: no array has such a name, or several do.
     """
-    known = list(held.arrays)
-    if array and known == [""]:
-        raise UserError(f"{said} holds one array, without a name; leave out embeddings.array={brief(array)}")
-    if array is not None and array not in held.arrays:
-        raise UserError(f"{said}: {unknown(array, known, 'embeddings.array')}")
-    if array is not None or "" in held.arrays or len(known) == 1:
-        return {"x": array if array is not None else "" if "" in held.arrays else known[0]}
-    called = group_names(known, meant_start)
-    wanted = next(
-        (stages for stages in (("x",), ("q", "k", "v"), ("q", "k"), ("weights", "v")) if set(stages) <= set(called)), ()
+    names = list(contents.arrays)
+    if array and names == [""]:
+        raise UserError(f"{label} holds one array, without a name; leave out embeddings.array={brief(array)}")
+    if array is not None and array not in contents.arrays:
+        raise UserError(f"{label}: {unknown(array, names, 'embeddings.array')}")
+    if array is not None or "" in contents.arrays or len(names) == 1:
+        return {"x": array if array is not None else "" if "" in contents.arrays else names[0]}
+    candidates = group_names(names, guess_stage)
+    chosen = next(
+        (
+            stages
+            for stages in (("x",), ("q", "k", "v"), ("q", "k"), ("weights", "v"))
+            if set(stages) <= set(candidates)
+        ),
+        (),
     )
-    if not wanted or any(len(called[stage]) > 1 for stage in wanted):
+    if not chosen or any(len(candidates[stage]) > 1 for stage in chosen):
         raise UserError(
-            f"{said} holds {listed(held)}; expected one named x or embeddings; embeddings.array=NAME selects another"
+            f"{label} holds {format_names(contents)}; expected one named x or embeddings; "
+            "embeddings.array=NAME selects another"
         )
-    return {stage: called[stage][0] for stage in wanted}
+    return {stage: candidates[stage][0] for stage in chosen}
 
 
 def size(asked: Asked) -> tuple[int, int] | None:
@@ -51,8 +57,8 @@ def size(asked: Asked) -> tuple[int, int] | None:
     if not asked.own.lower().endswith(BINARY):
         return None
     try:
-        held = files.look(asked.own, "embeddings.file")
-        shape = held.arrays[choose_arrays(held, asked.settings.array, "")["x"]].shape
+        contents = files.list_file(asked.own, "embeddings.file")
+        shape = contents.arrays[choose_arrays(contents, asked.settings.array, "")["x"]].shape
     except (UserError, KeyError):
         return None  # reading the file raises the error
     shape = shape[1:] if len(shape) == 3 and shape[0] == 1 else shape

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from attn_exp.arrays import Array, Arrays
 from attn_exp.config.inputs import Embeddings
-from attn_exp.problem.drawing import Numbers
+from attn_exp.problem.drawing import RandomSource
 
 INPUT = "embeddings"
 """The section that describes x; anything below it, such as `embeddings.memory`, is another input."""
@@ -24,7 +24,7 @@ class Asked(NamedTuple):
     settings: Embeddings
     own: Any
     seed: int
-    numbers: Numbers
+    numbers: RandomSource
     path: str = INPUT
 
     @property

@@ -10,7 +10,7 @@ import numpy as np
 
 from attn_exp.config.spelling import spelled
 from attn_exp.errors import UserError, brief
-from attn_exp.problem.drawing import Distribution, own_source
+from attn_exp.problem.drawing import Distribution, choose_source
 from attn_exp.problem.sources.source import Asked, Source, Vectors
 
 MARKED = re.compile(r"\[\w+\]|<\|?/?\w+\|?>")
@@ -25,12 +25,12 @@ def read(asked: Asked) -> Vectors:
     Raises:
         UserError: the text has no words.
     """
-    words = listed(asked.own)
+    words = list_words(asked.own)
     if not words:
         raise UserError(f"{asked.path}.text={brief(spelled(asked.own))}: expected at least one word")
     settings, width = asked.settings, asked.settings.d_model or 0
     distribution = Distribution(settings.distribution or "normal", settings.low, settings.high, key=f"{asked.path}.")
-    source = own_source(settings.generator, settings.seed, f"{asked.path}.seed", asked.numbers)
+    source = choose_source(settings.generator, settings.seed, f"{asked.path}.seed", asked.numbers)
     if source.stream is not None:
         table = sorted(set(words))
         rows = source.array(asked.stream, distribution, (len(table), width)).astype(np.float64)
@@ -39,11 +39,11 @@ def read(asked: Asked) -> Vectors:
     return Vectors(np.stack([vectors[word] for word in words]), words)
 
 
-def listed(text: str | Sequence[str]) -> tuple[str, ...]:
-    return tuple(split(text)) if isinstance(text, str) else tuple(text)
+def list_words(text: str | Sequence[str]) -> tuple[str, ...]:
+    return tuple(split_words(text)) if isinstance(text, str) else tuple(text)
 
 
-def split(text: str) -> Iterator[str]:
+def split_words(text: str) -> Iterator[str]:
     """Yield the words of a text; each punctuation mark before or after a word is a word of its own."""
     for word in unicodedata.normalize("NFC", text).split():
         start, stop = (0, len(word)) if MARKED.fullmatch(word) else strip_punctuation(word)
@@ -55,12 +55,12 @@ def split(text: str) -> Iterator[str]:
 
 def strip_punctuation(word: str) -> tuple[int, int]:
     """Return the start and end of a word within the punctuation around it."""
-    letters = [place for place, character in enumerate(word) if not unicodedata.category(character).startswith("P")]
+    letters = [index for index, character in enumerate(word) if not unicodedata.category(character).startswith("P")]
     return (letters[0], letters[-1] + 1) if letters else (0, 0)
 
 
 def size(asked: Asked) -> tuple[int, int] | None:
-    words = list(split(asked.own)) if isinstance(asked.own, str) else asked.own
+    words = list(split_words(asked.own)) if isinstance(asked.own, str) else asked.own
     return (len(words), asked.settings.d_model) if words and asked.settings.d_model else None
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.experiment.metrics.spread import share_out
-from attn_exp.experiment.row import settled_as
+from attn_exp.experiment.metrics.spread import rows_are_distributions
+from attn_exp.experiment.row import find_settled
 from attn_exp.forms.trace import entropy
 from attn_exp.report.charts.chart import COLOURS, GREY, LINE, MARKERS, Axis, Chart, Stroke, name_ticks, widest
 from attn_exp.report.charts.layout import BESIDE, line_chart
@@ -40,7 +40,7 @@ def panels_with_entropy(views: Views) -> list[Panel]:
     return [
         panel
         for panel, name in first_variants
-        if share_out(comparison.traces[name], settled_as(comparison, name).rules)
+        if rows_are_distributions(comparison.traces[name], find_settled(comparison, name).rules)
     ]
 
 

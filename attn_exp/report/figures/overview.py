@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attn_exp.arrays import Array
 from attn_exp.experiment.metrics.targets import find_strongest, measure_patterns
-from attn_exp.experiment.row import settled_as
+from attn_exp.experiment.row import find_settled
 from attn_exp.report.charts.chart import LINE, Box, Chart, Heat, Part, Text, fitted
 from attn_exp.report.charts.layout import BAR, COLOURS, colour_scale
 from attn_exp.report.escapes import visible
@@ -42,7 +42,7 @@ def plan(views: Views, width: float, height: float | None = None) -> Chart:
         y += LINE
         parts.append(Text(1.4, 72 * y - 2, fitted(visible(panel.title), width / 2)))
         panel_masked, problem = find_masked_in_panel(views, panel), views.comparison.problem
-        offset = int(settled_as(views.comparison, panel.variants[0]).rules.offset)
+        offset = int(find_settled(views.comparison, panel.variants[0]).rules.offset)
         patterns = measure_patterns(panel.weights, problem.key_tokens, offset, problem.memory is not None)
         for head, matrix in enumerate(panel.weights):
             y += pitch + ABOVE if head % most_per_row == 0 else 0  # a new row, which ends at y

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from attn_exp.experiment.metrics.logits import Curve, curves
+from attn_exp.experiment.metrics.logits import Curve, make_curves
 from attn_exp.report.charts.chart import COLOURS, MARKERS, NARROW, Axis, Chart, Stroke, power_ticks
 from attn_exp.report.charts.layout import BESIDE, line_chart
 from attn_exp.report.escapes import visible
@@ -20,7 +20,7 @@ def wanted(views: Views) -> bool:
 
 
 def plan(views: Views, width: float, height: float | None = None) -> Chart:
-    all_curves = curves([(visible(panel.title), panel.split) for panel in views.panels if panel.split is not None])
+    all_curves = make_curves([(visible(panel.title), panel.split) for panel in views.panels if panel.split is not None])
     highest = 1.05 * max(float(curve.entropy.max()) for curve in all_curves) or 1.0
     strokes = [stroke for index, curve in enumerate(all_curves) for stroke in curve_strokes(curve, index, highest)]
     separator = " " if width > NARROW else "\n"

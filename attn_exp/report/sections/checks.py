@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from attn_exp.experiment.row import spoken
+from attn_exp.experiment.row import readable_name
 from attn_exp.report.sections.section import Material, Section
 from attn_exp.report.sentences import finding_cells
 
@@ -14,7 +14,7 @@ def parts(material: Material) -> list[dict[str, Any]]:
         {
             "anchor": f"check-{finding.name}",
             "title": f"Check: {finding.name}",
-            "head": [spoken(name) for name in finding.columns],
+            "head": [readable_name(name) for name in finding.columns],
             "lines": finding_cells(finding),
             "sentence": finding.sentence,
         }

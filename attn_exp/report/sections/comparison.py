@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, NamedTuple
 
-from attn_exp.experiment.row import Column, Comparison, Row, Timing, columns
+from attn_exp.experiment.row import Column, Comparison, Row, Timing, read_columns
 from attn_exp.report.escapes import brief, kinds
 from attn_exp.report.sections.section import Material, Section
 
-COLUMNS = columns(Row, Timing)
+COLUMNS = read_columns(Row, Timing)
 COLUMNS["median_s"] = COLUMNS["median_s"]._replace(name="median ms", unit="ms")
 """The columns of the comparison, from left to right."""
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp.experiment.row import Comparison, Row, Step, settled_as
+from attn_exp.experiment.row import Comparison, Row, Step, find_settled
 from attn_exp.forms.trace import Trace
 from attn_exp.report import walk
 from attn_exp.report.escapes import brief
@@ -91,7 +91,7 @@ def draw_arrays(
     if trace.output is not None:
         rows, columns = trace.output.shape
         if rows <= SMALL and columns <= WIDE:
-            step = walk.make_step("output", trace.output, comparison, settled_as(comparison, variant))
+            step = walk.make_step("output", trace.output, comparison, find_settled(comparison, variant))
             yield Drawn("output", step._replace(largest=largest_number))
         else:
             yield draw_picture("output", np.abs(trace.output), Colours(largest_number or 1.0, 1.0))

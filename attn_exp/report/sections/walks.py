@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import Any
 
 from attn_exp import registry
-from attn_exp.experiment.row import Comparison, settled_as
+from attn_exp.experiment.row import Comparison, find_settled
 from attn_exp.experiment.variant import Settled
 from attn_exp.problem.problem import Problem
 from attn_exp.report import walk
@@ -95,12 +95,12 @@ def list_functions(comparison: Comparison) -> Iterator[tuple[str, str]]:
 def make_flows(views: Views) -> Iterator[tuple[str, Flow]]:
     comparison = views.comparison
     for title, variant in list_functions(comparison):
-        settled, steps = settled_as(comparison, variant), walk.steps(comparison, variant)
+        settled, steps = find_settled(comparison, variant), walk.steps(comparison, variant)
         yield title, lay_out_flow(comparison.problem, settled, comparison.traces[variant], steps, {})
 
 
 def make_walk(views: Views, variant: str, title: str, anchor: str) -> dict[str, Any]:
-    comparison, settled = views.comparison, settled_as(views.comparison, variant)
+    comparison, settled = views.comparison, find_settled(views.comparison, variant)
     trace = comparison.traces[variant]
     split = describe_splitting(comparison.problem, settled, trace)
     steps = [label_parts(step, split) for step in walk.steps(comparison, variant)]

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from attn_exp.arrays import Array
-from attn_exp.experiment.row import settled_as
+from attn_exp.experiment.row import find_settled
 from attn_exp.report import sentences, walk
 from attn_exp.report.escapes import label
 from attn_exp.report.pixels import picture_url
@@ -85,7 +85,7 @@ def make_weights_part(
 
 def draw_first_map(views: Views, scale: Colours, run: str = "") -> Drawn:
     panel = views.panels[0]
-    head, settled = heads_of(panel)[0], settled_as(views.comparison, panel.variants[0])
+    head, settled = heads_of(panel)[0], find_settled(views.comparison, panel.variants[0])
     title = f"{run}: {head.title}" if run else head.title
     if max(head.weights.shape) <= SMALL:
         step = walk.make_step("weights", panel.weights, views.comparison, settled)
@@ -97,7 +97,7 @@ def draw_first_map(views: Views, scale: Colours, run: str = "") -> Drawn:
 def draw_block_maps(views: Views, scale: Colours) -> Iterator[Drawn]:
     for variant, trace in views.comparison.traces.items():
         heads = () if trace.weights is not None or trace.summary is None else tuple(trace.summary.heat)
-        has_masks = bool(settled_as(views.comparison, variant).rules.masks)
+        has_masks = bool(find_settled(views.comparison, variant).rules.masks)
         for index, matrix in enumerate(heads):
             title = f"{variant}, head {index + 1}" if len(heads) > 1 else variant
             is_masked = matrix == 0 if has_masks else None

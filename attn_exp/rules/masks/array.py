@@ -9,7 +9,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.rules.example import Example
-from attn_exp.rules.grid import Grid, at, broadcast_misfit, grid_of
+from attn_exp.rules.grid import Grid, as_number_array, broadcast_misfit, take_values
 from attn_exp.rules.masks.mask import Mask
 
 
@@ -24,7 +24,7 @@ class Allowed(Mask):
     values: Any
 
     def __post_init__(self) -> None:
-        values = grid_of(self.values, "mask values")
+        values = as_number_array(self.values, "mask values")
         if values.dtype != np.bool_ and not np.isin(values, (0, 1)).all():
             raise ValueError("mask values must be true or false; for an additive mask use score=added")
         object.__setattr__(self, "values", values.astype(np.bool_))
@@ -32,11 +32,11 @@ class Allowed(Mask):
     def misfit(self, heads: int, rows: int, keys: int) -> str | None:
         return broadcast_misfit("mask", self.values.shape, heads, rows, keys)
 
-    def turned(self) -> Mask:
+    def inverted(self) -> Mask:
         return Allowed(~self.values)
 
     def allows(self, grid: Grid) -> Array | bool:
-        return at(self.values, grid)
+        return take_values(self.values, grid)
 
 
 EXAMPLE = Example(

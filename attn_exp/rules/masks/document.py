@@ -34,8 +34,8 @@ class Document(Mask):
 
     def allows(self, grid: Grid) -> Array | bool:
         ids, last = np.array(self.ids), len(self.ids) - 1
-        inside = (np.asarray(grid.query) >= 0) & (np.asarray(grid.query) <= last)
-        return np.asarray((ids[np.clip(grid.query, 0, last)] == ids[grid.key]) & inside)
+        is_in_sequence = (np.asarray(grid.query) >= 0) & (np.asarray(grid.query) <= last)
+        return np.asarray((ids[np.clip(grid.query, 0, last)] == ids[grid.key]) & is_in_sequence)
 
     def span(self, batch: int, first: int, last: int, keys: int) -> Span:
         ids = np.array(self.ids)

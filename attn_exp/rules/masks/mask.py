@@ -42,12 +42,12 @@ class Mask(Rule):
         """Return the number of keys before the padding at the end."""
         return keys
 
-    def turned(self) -> Mask:
+    def inverted(self) -> Mask:
         """Return the mask with the user's booleans read as True = hidden; masks without booleans do not change."""
         return self
 
-    def told(self, tokens: Sequence[str]) -> Mask:
-        """Return the mask for keys with these names; most masks ignore names and return themselves."""
+    def with_tokens(self, tokens: Sequence[str]) -> Mask:
+        """Return the mask for keys with these names; most masks ignore the names and return themselves."""
         return self
 
 
@@ -69,7 +69,7 @@ class AllOf(Several):
         return functools.reduce(operator.and_, (mask.allows(grid) for mask in self.masks), True)
 
     def span(self, batch: int, first: int, last: int, keys: int) -> Span:
-        return intersection([Span(0, keys, 0, keys), *(mask.span(batch, first, last, keys) for mask in self.masks)])
+        return intersect_spans([Span(0, keys, 0, keys), *(mask.span(batch, first, last, keys) for mask in self.masks)])
 
 
 class AnyOf(Several):
@@ -90,7 +90,7 @@ class Holes(Mask):
     kept: tuple[bool, ...]
 
     def unpadded(self, keys: int) -> int:
-        return max((place + 1 for place, kept in enumerate(self.kept[:keys]) if kept), default=0)
+        return max((index + 1 for index, kept in enumerate(self.kept[:keys]) if kept), default=0)
 
     def misfit(self, heads: int, rows: int, keys: int) -> str | None:
         count = len(self.kept)
@@ -100,12 +100,12 @@ class Holes(Mask):
         return np.asarray(self.kept)[grid.key]
 
 
-def intersection(spans: Sequence[Span]) -> Span:
+def intersect_spans(spans: Sequence[Span]) -> Span:
     """Return bounds on the keys that all of several masks allow."""
     some_start, some_stop, every_start, every_stop = zip(*spans, strict=True)
-    return bounds((max(some_start), min(some_stop)), (max(every_start), min(every_stop)))
+    return make_span((max(some_start), min(some_stop)), (max(every_start), min(every_stop)))
 
 
-def bounds(some: tuple[int, int], every: tuple[int, int]) -> Span:
+def make_span(some: tuple[int, int], every: tuple[int, int]) -> Span:
     """Build a `Span` from its ranges `some` and `every`; an empty range becomes `0, 0`."""
     return Span(*(some if some[0] < some[1] else (0, 0)), *(every if every[0] < every[1] else (0, 0)))

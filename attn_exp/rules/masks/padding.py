@@ -33,18 +33,18 @@ class Padding(Mask):
 
     instead: ClassVar[Mapping[str, tuple[str, ...]]] = {"lengths": ("tokens", "keys")}
 
-    def told(self, tokens: Sequence[str]) -> Mask:
+    def with_tokens(self, tokens: Sequence[str]) -> Mask:
         if self.keys is not None:
             return Holes(self.keys)
-        strange = [token for token in self.tokens if token not in tokens]
-        if strange:
+        unknown = [token for token in self.tokens if token not in tokens]
+        if unknown:
             choices = ", ".join(dict.fromkeys(tokens)) or "keys without names"
             raise UserError(
-                f"mask.padding.tokens={brief(shown(strange))}: no key has that name; the keys are {brief(choices)}"
+                f"mask.padding.tokens={brief(shown(unknown))}: no key has that name; the keys are {brief(choices)}"
             )
         return Holes(tuple(token not in self.tokens for token in tokens)) if self.tokens else self
 
-    def turned(self) -> Mask:
+    def inverted(self) -> Mask:
         return self if self.keys is None else replace(self, keys=tuple(not kept for kept in self.keys))
 
     def unpadded(self, keys: int) -> int:

@@ -9,7 +9,7 @@ from attn_exp.arrays import Array
 from attn_exp.config.kinds import at_least
 from attn_exp.rules.example import Example
 from attn_exp.rules.grid import Grid
-from attn_exp.rules.masks.mask import Mask, Span, bounds
+from attn_exp.rules.masks.mask import Mask, Span, make_span
 
 Side = Annotated[int, at_least(-1, "a whole number of keys, or -1 for an open side", endless=-1)]
 
@@ -34,15 +34,15 @@ class Window(Mask):
     right: Side = -1
 
     def allows(self, grid: Grid) -> Array | bool:
-        ahead = grid.key - grid.query
-        near = ahead >= -self.left if self.left >= 0 else True
-        return near & (ahead <= self.right) if self.right >= 0 else near
+        distance = grid.key - grid.query
+        allowed = distance >= -self.left if self.left >= 0 else True
+        return allowed & (distance <= self.right) if self.right >= 0 else allowed
 
     def span(self, batch: int, first: int, last: int, keys: int) -> Span:
         left, right = (side if side >= 0 else keys + abs(first) + abs(last) for side in (self.left, self.right))
         some = max(first - left, 0), min(keys, last + right + 1)
         every = max(last - left, 0), min(keys, first + right + 1)
-        return bounds(some, every)
+        return make_span(some, every)
 
 
 EXAMPLE = Example(

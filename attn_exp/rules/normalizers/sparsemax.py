@@ -25,13 +25,13 @@ def sparsemax(masked: Array, extra: Array | None = None) -> Array:
         return masked
     largest = masked.max(axis=-1, keepdims=True, initial=-np.inf)
     shifted = widen(masked - np.where(np.isneginf(largest), largest.dtype.type(0), largest))
-    finite = np.maximum(shifted, shifted.dtype.type(-2))  # logits below -1 are never kept
-    sorted_down = -np.sort(-finite, axis=-1)
+    clipped = np.maximum(shifted, shifted.dtype.type(-2))  # logits below -1 are never kept
+    descending = -np.sort(-clipped, axis=-1)
     count = np.arange(1, masked.shape[-1] + 1, dtype=shifted.dtype)
-    sums = np.cumsum(sorted_down, axis=-1)
-    kept = (1 + count * sorted_down > sums).sum(axis=-1, keepdims=True)
-    tau = (np.take_along_axis(sums, np.maximum(kept - 1, 0), axis=-1) - 1) / np.maximum(kept, 1)
-    return np.where(np.isneginf(largest), 0, np.maximum(finite - tau, 0)).astype(masked.dtype)
+    sums = np.cumsum(descending, axis=-1)
+    support_size = (1 + count * descending > sums).sum(axis=-1, keepdims=True)
+    tau = (np.take_along_axis(sums, np.maximum(support_size - 1, 0), axis=-1) - 1) / np.maximum(support_size, 1)
+    return np.where(np.isneginf(largest), 0, np.maximum(clipped - tau, 0)).astype(masked.dtype)
 
 
 def twin(logits: Vector, extras: Vector = ()) -> list[float]:

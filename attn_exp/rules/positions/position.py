@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from attn_exp.arrays import Array
-from attn_exp.rules.grid import Held
+from attn_exp.rules.grid import Validated
 
 Vector = Sequence[float]
 
@@ -29,7 +29,7 @@ class Twin:
     turn_key: Callable[[Vector, int], list[float]] = unchanged
 
 
-class Position(Held):
+class Position(Validated):
     """Encodes token positions; methods that a rule does not override return their input.
 
     `changes_x`: the rule changes x. `relative`: the dot product of an encoded query and an encoded key depends only on

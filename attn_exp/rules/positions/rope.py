@@ -35,9 +35,9 @@ class Rope(Position):
     stretch: PositiveFloat = 1.0
 
     def misfit(self, size: int) -> str | None:
-        turned = size if self.size is None else self.size
-        if turned % 2 or not 0 < turned <= size:
-            count = f"{brief(str(turned))} of the {size} numbers of a head"
+        rotated_size = size if self.size is None else self.size
+        if rotated_size % 2 or not 0 < rotated_size <= size:
+            count = f"{brief(str(rotated_size))} of the {size} numbers of a head"
             return f"rope rotates pairs, but the settings rotate {count}; expected 2, 4, ..."
         return None
 
@@ -51,16 +51,16 @@ class Rope(Position):
         return positions[:, None] / self.stretch / self.base ** (np.arange(0, size, 2) / size)
 
     def twin(self) -> Twin:
-        return Twin(turn=self.turned, turn_key=self.turned)
+        return Twin(turn=self.rotate_vector, turn_key=self.rotate_vector)
 
-    def turned(self, numbers: Vector, position: int) -> list[float]:
+    def rotate_vector(self, numbers: Vector, position: int) -> list[float]:
         """Return a head with each pair `(a, b)` rotated as the complex number `(a + bi) e^(i angle)`."""
         result, size = list(numbers), self.size or len(numbers)
         for pair in range(size // 2):
             angle = self.angle(position, pair, size)
-            one, other = (2 * pair, 2 * pair + 1) if self.interleaved else (pair, pair + size // 2)
-            point = complex(numbers[one], numbers[other]) * complex(math.cos(angle), math.sin(angle))
-            result[one], result[other] = point.real, point.imag
+            first, second = (2 * pair, 2 * pair + 1) if self.interleaved else (pair, pair + size // 2)
+            point = complex(numbers[first], numbers[second]) * complex(math.cos(angle), math.sin(angle))
+            result[first], result[second] = point.real, point.imag
         return result
 
     def angle(self, position: int, pair: int, size: int) -> float:
@@ -116,8 +116,8 @@ def rotary_embedding(
             f"expected {size // 2} for {size} features"
         )
     cosines, sines = (cache if position_ids is None else cache[position_ids] for cache in (cos_cache, sin_cache))
-    turned = rotated(heads, cosines[:, None], sines[:, None], interleaved)
-    return turned.swapaxes(1, 2).reshape(x.shape) if x.ndim == 3 else turned
+    rotated_heads = rotated(heads, cosines[:, None], sines[:, None], interleaved)
+    return rotated_heads.swapaxes(1, 2).reshape(x.shape) if x.ndim == 3 else rotated_heads
 
 
 C, S = 0.540302305868140, 0.841470984807897  # the cosine and sine of 1

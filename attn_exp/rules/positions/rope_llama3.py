@@ -53,10 +53,10 @@ class RopeLlama3(Rope):
 
 START = (1.0, 1.0, 1.0, 0.0, 0.0, 0.0)
 TURNED = (
-    0.540302305868140,  # the cosine of 1: 100 / 2 pi turns, more than 4
-    0.999557396526493,  # of 0.0297535250685: 1.59 turns, so a share of 0.197
-    0.999999218750102,  # of 0.01 / 8: less than one turn
-    0.841470984807897,  # and their sines
+    0.540302305868140,  # the cosine of 1: 100 / (2 pi) turns, more than 4
+    0.999557396526493,  # the cosine of 0.0297535250685: 1.59 turns, so a share of 0.197
+    0.999999218750102,  # the cosine of 0.01 / 8: less than one turn
+    0.841470984807897,  # the sines of the same three angles
     0.029749135267749,
     0.001249999674479,
 )

@@ -33,15 +33,15 @@ class Sinusoidal(Position):
         return np.asarray(x + np.where(column % 2, np.cos(angles), np.sin(angles)).astype(x.dtype))
 
     def twin(self) -> Twin:
-        return Twin(embed=self.embedded)
+        return Twin(embed=self.embed_vector)
 
-    def embedded(self, numbers: Vector, position: int) -> list[float]:
+    def embed_vector(self, numbers: Vector, position: int) -> list[float]:
         """Return a row of x with `sin(p w_i)` added in column 2i and `cos(p w_i)` in 2i+1, `w_i = base^(-2i / m)`."""
-        marked = []
+        result = []
         for column, number in enumerate(numbers):
             angle = position * math.pow(self.base, -(column - column % 2) / len(numbers))
-            marked.append(number + (math.cos(angle) if column % 2 else math.sin(angle)))
-        return marked
+            result.append(number + (math.cos(angle) if column % 2 else math.sin(angle)))
+        return result
 
 
 EXAMPLE = Example(

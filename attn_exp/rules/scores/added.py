@@ -9,7 +9,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.rules.example import Example
-from attn_exp.rules.grid import Grid, at, broadcast_misfit, grid_of
+from attn_exp.rules.grid import Grid, as_number_array, broadcast_misfit, take_values
 from attn_exp.rules.scores.score import Score
 
 
@@ -23,7 +23,7 @@ class Added(Score):
     values: Any
 
     def __post_init__(self) -> None:
-        values = grid_of(self.values, "values to add")
+        values = as_number_array(self.values, "values to add")
         if not np.isfinite(values.astype(np.float64)).all():
             raise ValueError("values to add must be finite; to hide keys use mask=array")
         object.__setattr__(self, "values", values)
@@ -32,7 +32,7 @@ class Added(Score):
         return broadcast_misfit("values", self.values.shape, heads, rows, keys)
 
     def bias(self, grid: Grid) -> Array:
-        return at(self.values, grid)
+        return take_values(self.values, grid)
 
 
 EXAMPLE = Example(

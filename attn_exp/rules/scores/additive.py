@@ -12,7 +12,7 @@ import numpy as np
 from attn_exp.arrays import Array, draw, widen
 from attn_exp.config.kinds import at_least
 from attn_exp.rules.example import Example
-from attn_exp.rules.grid import grid_of
+from attn_exp.rules.grid import as_number_array
 from attn_exp.rules.scores.score import Score
 
 
@@ -36,18 +36,18 @@ class Additive(Score):
         super().__post_init__()
         if self.vector is None:
             return
-        vector = grid_of(self.vector, "vector").astype(np.float64)
+        vector = as_number_array(self.vector, "vector").astype(np.float64)
         if vector.ndim not in (1, 2) or not np.isfinite(vector).all():
             raise ValueError("vector must be a list of finite numbers, such as [1,2], or one such list per head")
         object.__setattr__(self, "vector", vector)
 
     def misfit(self, heads: int, rows: int, keys: int) -> str | None:
-        several = self.vector is not None and self.vector.ndim == 2 and len(self.vector) != heads
-        return f"additive: vectors for {len(self.vector)} heads; expected {heads}" if several else None
+        is_misfit = self.vector is not None and self.vector.ndim == 2 and len(self.vector) != heads
+        return f"additive: vectors for {len(self.vector)} heads; expected {heads}" if is_misfit else None
 
     def misfit_size(self, size: int) -> str | None:
-        wrong = self.vector is not None and self.vector.shape[-1] != size
-        return f"additive: a vector of {self.vector.shape[-1]} numbers; expected d_head={size}" if wrong else None
+        is_misfit = self.vector is not None and self.vector.shape[-1] != size
+        return f"additive: a vector of {self.vector.shape[-1]} numbers; expected d_head={size}" if is_misfit else None
 
     def weights(self, size: int, head: Array | int) -> Array:
         """Return v, `[d]` or `[h 1 1 d]`."""
@@ -58,8 +58,8 @@ class Additive(Score):
     def pair(self, q: Array, k: Array, head: Array | int) -> Array:
         vector = self.weights(q.shape[-1], head).astype(q.dtype)
         total = np.zeros((*q.shape[:-1], k.shape[-2]), widen(vector).dtype)
-        for place in range(q.shape[-1]):  # one dimension at a time, so that no array is larger than the scores
-            total += vector[..., place] * np.tanh(q[..., :, None, place] + k[..., None, :, place])
+        for feature in range(q.shape[-1]):  # one dimension at a time, so that no array is larger than the scores
+            total += vector[..., feature] * np.tanh(q[..., :, None, feature] + k[..., None, :, feature])
         return total.astype(q.dtype, copy=False)
 
     def pair_twin(self, query: Sequence[float], key: Sequence[float], head: int) -> float:

@@ -27,8 +27,8 @@ class Alibi(Score):
     relative = True
 
     def bias(self, grid: Grid) -> Array:
-        away = grid.query - grid.key
-        return np.asarray(-self.rates(grid.heads)[grid.head] * (away if self.signed else np.abs(away)))
+        distance = grid.query - grid.key
+        return np.asarray(-self.rates(grid.heads)[grid.head] * (distance if self.signed else np.abs(distance)))
 
     def rates(self, heads: int) -> Array:
         return np.array(slopes(heads))
@@ -48,7 +48,7 @@ def slopes(heads: int) -> list[float]:
 
 def geometric(count: int) -> list[float]:
     """Return the slopes if `count` is a power of two: `2^(-8 i / count)` for i = 1, ..., `count`."""
-    return [2 ** (-8 * (place + 1) / count) for place in range(count)]
+    return [2 ** (-8 * (index + 1) / count) for index in range(count)]
 
 
 EXAMPLE = Example(

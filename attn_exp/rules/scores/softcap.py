@@ -24,8 +24,8 @@ class Softcap(Score):
     cap: PositiveFloat = 30.0
 
     def bend(self, logits: Any) -> Any:
-        kind = getattr(logits, "dtype", np.dtype(np.float64)).type
-        return np.tanh(logits / kind(self.cap)) * kind(self.cap)
+        scalar_type = getattr(logits, "dtype", np.dtype(np.float64)).type
+        return np.tanh(logits / scalar_type(self.cap)) * scalar_type(self.cap)
 
     def bound(self) -> float:
         return self.cap

@@ -52,25 +52,25 @@ class T5(Score):
         )
 
     def bias(self, grid: Grid) -> Array:
-        drawn = draw(self.seed, "t5", "normal", (self.buckets, grid.heads)) if self.table is None else self.table
+        table = draw(self.seed, "t5", "normal", (self.buckets, grid.heads)) if self.table is None else self.table
         buckets = bucket(np.asarray(grid.key - grid.query), self.buckets, self.max_distance, self.bidirectional)
-        return np.asarray(np.asarray(drawn)[buckets, grid.head])
+        return np.asarray(np.asarray(table)[buckets, grid.head])
 
 
-def bucket(ahead: Array, buckets: int = 32, max_distance: int = 128, bidirectional: bool = True) -> Array:
+def bucket(relative_position: Array, buckets: int = 32, max_distance: int = 128, bidirectional: bool = True) -> Array:
     """Return the bucket of each relative position `j - i`: exact for short distances, logarithmic for long ones.
 
     Half of the buckets of a direction hold one distance each; a longer distance n falls into
     `exact + floor(ln(n / exact) / ln(max_distance / exact) * (buckets - exact))`, limited to the last bucket.
     """
     buckets = buckets // 2 if bidirectional else buckets
-    later = np.where(ahead > 0, buckets, 0) if bidirectional else 0
-    distance = np.abs(ahead) if bidirectional else np.maximum(-ahead, 0)
+    offset = np.where(relative_position > 0, buckets, 0) if bidirectional else 0
+    distance = np.abs(relative_position) if bidirectional else np.maximum(-relative_position, 0)
     exact = buckets // 2
     share = np.log(np.maximum(distance, exact) / exact) / math.log(max_distance / exact)
     # A power of two lies on the boundary of two buckets, where rounding must not decide.
     far = exact + np.floor(share * (buckets - exact) + 1e-9).astype(np.int64)
-    return np.asarray(later + np.where(distance < exact, distance, np.minimum(far, buckets - 1)))
+    return np.asarray(offset + np.where(distance < exact, distance, np.minimum(far, buckets - 1)))
 
 
 EXAMPLE = Example(

@@ -264,9 +264,9 @@ def test_any_byte_may_be_wrong(name: str) -> None:
     for place in range(0, len(data), 1 + len(data) // 300):
         Path(name).write_bytes(turned(data, place))
         try:
-            held = files.look(name, "embeddings.file")
+            held = files.list_file(name, "embeddings.file")
             for entry in held.arrays.values():
-                files.numbers(entry, "it")
+                files.read_numbers(entry, "it")
         except UserError as error:
             assert "\n" not in str(error)
 

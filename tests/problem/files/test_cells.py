@@ -11,8 +11,8 @@ import pytest
 from attn_exp.config.inputs import STREAMS
 from attn_exp.diagnosis.classroom.boxes import read_cells
 from attn_exp.errors import UserError
-from attn_exp.problem.drawing import begun
-from attn_exp.problem.sources import start
+from attn_exp.problem.drawing import seed_source
+from attn_exp.problem.sources import read_input
 from tests.compose import config
 from tests.refusal import refusal
 
@@ -84,7 +84,7 @@ REFUSED = {
 
 def embedded(path: Path) -> Any:
     given = config("embeddings=file", f"embeddings.file={path}")
-    return start(given.embeddings, begun(STREAMS, 0))
+    return read_input(given.embeddings, seed_source(STREAMS, 0))
 
 
 @pytest.mark.parametrize("name", READ)

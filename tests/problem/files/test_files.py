@@ -11,8 +11,8 @@ import pytest
 from safetensors.numpy import save_file
 
 from attn_exp.config.inputs import STREAMS
-from attn_exp.problem.drawing import begun
-from attn_exp.problem.sources import Start, start
+from attn_exp.problem.drawing import seed_source
+from attn_exp.problem.sources import Input, read_input
 from tests.compose import config
 
 X = np.random.default_rng(0).standard_normal((3, 4))
@@ -70,9 +70,9 @@ WRITERS: dict[str, tuple[str, Any, bool]] = {
 }
 
 
-def begin(*words: str) -> Start:
+def begin(*words: str) -> Input:
     found = config("embeddings=file", *words)
-    return start(found.embeddings, begun(STREAMS, found.seed))
+    return read_input(found.embeddings, seed_source(STREAMS, found.seed))
 
 
 @pytest.mark.parametrize("name", WRITERS)
@@ -115,7 +115,7 @@ def test_a_setting_of_an_array_may_name_a_file(tmp_path: Path) -> None:
     np.savez(tmp_path / "kv.npz", k=2 * X, v=3 * X)
     words = (f"embeddings.q={tmp_path}/q.npy", f"embeddings.k={tmp_path}/kv.npz", f"embeddings.v={tmp_path}/kv.npz")
     found = config("embeddings=inline", "projections=none", *words)
-    started = start(found.embeddings, begun(STREAMS, 0))
+    started = read_input(found.embeddings, seed_source(STREAMS, 0))
     for letter, times in (("q", 1), ("k", 2), ("v", 3)):
         np.testing.assert_array_equal(started.stages[letter], times * X)
 

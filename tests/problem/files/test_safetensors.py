@@ -27,7 +27,7 @@ KEY = "projections.file"
 
 
 def look(path: Path) -> Mapping[str, Entry]:
-    return files.look(str(path), KEY).arrays
+    return files.list_file(str(path), KEY).arrays
 
 
 def held(header: Any, numbers: bytes = b"", length: int | None = None) -> bytes:

@@ -13,7 +13,7 @@ from safetensors.numpy import load_file, save_file
 from attn_exp.problem import models
 from attn_exp.problem.models import llama, vit
 from attn_exp.problem.models._checkpoint import Checkpoint
-from attn_exp.problem.models.model import settled
+from attn_exp.problem.models.model import read_fields
 from tests.checkpoints import write_bert
 from tests.compose import comparison
 from tests.problem.models.published import KNOWN, LLAMA3, OF_BERT, OF_GPT2, OF_LLAMA, OF_MISTRAL, OF_QWEN2, OF_VIT
@@ -23,7 +23,7 @@ from tests.refusal import refusal
 def held(said: dict[str, Any]) -> dict[str, Any]:
     """Return what is read of a config.json, by the family that reads its type."""
     kinds = {kind: fields for name in models.NAMES for kind, fields in models.find(name).fields.items()}
-    return settled(said, kinds[said["model_type"]])
+    return read_fields(said, kinds[said["model_type"]])
 
 
 @pytest.mark.parametrize("name", KNOWN)
@@ -265,5 +265,5 @@ def test_a_bias_that_config_json_denies_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("shape", [(3, 8, 32), (3, 32, 8), (1, 16, 16), (3, 17, 16)])
 def test_a_picture_has_the_size_of_the_model(shape: tuple[int, ...]) -> None:
     opened = Checkpoint(Path(), held(OF_VIT | {"image_size": 16, "patch_size": 4}), {}, "model.path=a")
-    message = refusal(vit.projected, opened, np.ones(shape))
+    message = refusal(vit.project_patches, opened, np.ones(shape))
     assert message == f"model.patches holds {' x '.join(map(str, shape))} pixels; the model takes 3 x 16 x 16"

@@ -58,7 +58,7 @@ def test_a_run_is_repeated_without_the_checkpoint(tmp_path: Path, monkeypatch: p
     monkeypatch.chdir(tmp_path)
     words = ["model=bert", f"model.path={FOLDER}", f"model.text='{TEXT}'", "model.layer=3", "report=none"]
     first = run(config(*words), Repeat(tuple(words))).folder
-    monkeypatch.setattr("attn_exp.problem.models.applied", None)  # nobody asks a model again
+    monkeypatch.setattr("attn_exp.problem.models.fill_in_layer", None)  # nobody asks a model again
     stored.run_or_point(first, None)
     second = max((tmp_path / "outputs" / "runs").iterdir(), key=lambda folder: folder.stat().st_mtime_ns)
     assert second != first

@@ -10,7 +10,7 @@ import pytest
 
 from attn_exp.problem.models import _parts as parts
 from attn_exp.problem.models import bert, gpt2
-from attn_exp.problem.models.model import Layer, settled
+from attn_exp.problem.models.model import Layer, read_fields
 
 X = np.linspace(-12, 12, 4801, dtype=np.float32)
 
@@ -75,10 +75,10 @@ def test_the_epsilon_of_a_norm_stands_under_the_root() -> None:
     ],
 )
 def test_the_scale_of_gpt2(said: dict[str, bool], scales: list[bool | float]) -> None:
-    config = settled({"model_type": "gpt2", "n_embd": 8, "n_head": 2, **said}, gpt2.FIELDS)
+    config = read_fields({"model_type": "gpt2", "n_embd": 8, "n_head": 2, **said}, gpt2.FIELDS)
     assert [gpt2.scale(config, number) for number in range(2)] == scales
 
 
 def test_roberta_counts_places_from_one_after_its_filler_and_fillers_not() -> None:
-    assert bert.numbered(np.array([5, 1, 9, 9, 1, 2]), 1).tolist() == [2, 1, 3, 4, 1, 5]
-    assert bert.numbered(np.array([5, 1, 3]), 3).tolist() == [4, 5, 3]
+    assert bert.number_tokens(np.array([5, 1, 9, 9, 1, 2]), 1).tolist() == [2, 1, 3, 4, 1, 5]
+    assert bert.number_tokens(np.array([5, 1, 3]), 3).tolist() == [4, 5, 3]
