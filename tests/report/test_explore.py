@@ -53,7 +53,7 @@ def test_a_click_shows_a_head_its_steps_and_its_sum_and_hides_the_rest(opened: T
     assert len(texts(opened, ".walk .sums li")) == 1
     weights = comparison(*MASKED).traces["multi_head"].weights
     assert weights is not None  # opens on the last word, as the first sees only itself under this mask
-    assert texts(opened, ".walk .sums li")[0].startswith(f"context 2(coffee) = {weights[1, 2, 0]:.2f} v(she) + ")
+    assert texts(opened, ".walk .sums li")[0].startswith(f"context 2(likes) = {weights[1, 1, 0]:.2f} v(she) + ")
     assert texts(opened, "#large figcaption") == ["multi_head, head 2"]
     opened.click("nav a[href='#walk-1']")
     assert texts(opened, "#large figcaption") == ["multi_head, head 2"]
@@ -67,9 +67,9 @@ def test_a_click_shows_a_head_its_steps_and_its_sum_and_hides_the_rest(opened: T
 def test_a_link_shows_what_was_chosen(opened: Tab, tmp_path: Path) -> None:
     show(opened, tmp_path, *MASKED)
     opened.ask("attention.choose({ show: 1, with: 2, view: 'map' })")
-    opened.click("#follow button:nth-of-type(2)")
+    opened.click("#follow button:nth-of-type(3)")
     address = opened.ask("location.hash")
-    assert address == "#show=multi_head.1&with=multi_head.2&query=2&view=map"
+    assert address == "#show=multi_head.1&with=multi_head.2&query=3&view=map"
     weights = comparison(*MASKED).traces["multi_head"].weights
     shown = [float(text.replace("−", "-")) for text in texts(opened, "#large .minus tbody td")]
     assert weights is not None and shown == pytest.approx((weights[0] - weights[1]).ravel(), abs=0.0051)
@@ -90,10 +90,10 @@ TOP = "document.getElementById('%s').getBoundingClientRect().top"
 
 @pytest.mark.long
 def test_a_link_to_a_section_keeps_the_choice_and_a_link_with_a_choice_shows_it(opened: Tab, tmp_path: Path) -> None:
-    show(opened, tmp_path, *MASKED, address="#show=multi_head.2&query=2")
+    show(opened, tmp_path, *MASKED, address="#show=multi_head.2&query=3")
     assert abs(opened.ask(TOP % "weights")) < SCREEN / 4
     opened.click("nav a[href='#comparison']")
-    assert opened.ask("location.hash") == "#show=multi_head.2&query=2&at=comparison"
+    assert opened.ask("location.hash") == "#show=multi_head.2&query=3&at=comparison"
     assert abs(opened.ask(TOP % "comparison")) < SCREEN / 2  # the page may end below it
     opened.click("nav a[href='#weights']")
     assert abs(opened.ask(TOP % "weights")) < SCREEN / 4
@@ -101,11 +101,11 @@ def test_a_link_to_a_section_keeps_the_choice_and_a_link_with_a_choice_shows_it(
     opened.ask("new Promise((done) => setTimeout(done, 200))")
     assert texts(opened, "#large figcaption") == ["multi_head, head 2"]
     assert abs(opened.ask(TOP % "comparison")) < SCREEN / 2
-    show(opened, tmp_path, *MASKED, address="#show=multi_head.2&query=2&at=walk-2-weights")
+    show(opened, tmp_path, *MASKED, address="#show=multi_head.2&query=3&at=walk-2-weights")
     assert texts(opened, "#large figcaption") == ["multi_head, head 2"]
     assert abs(opened.ask(TOP % "walk-2-weights")) < SCREEN / 2
     opened.click(".walk.chosen .flow a")
-    assert opened.ask("location.hash").startswith("#show=multi_head.2&query=2&at=walk-")
+    assert opened.ask("location.hash").startswith("#show=multi_head.2&query=3&at=walk-")
     assert opened.console == []
 
 
