@@ -1,9 +1,9 @@
 (() => {
-  // Small maps of all heads, and a large view of the chosen one, alone or next to another with their difference.
+  // Small maps of all heads, and a large view of the chosen one, alone or beside another with their difference.
   const { data, panels, variants, weightsAt, meanEntropy, mostEntropy, element, heat, picture, named, follow } = window.attention;
   const steps = window.attention.steps ?? { sections: [], show() {} }; // a page of two runs has none
   const byId = (id) => document.getElementById(id), large = byId("large");
-  // A long text shows one row: one that a mask cuts.
+  // Long texts show one row, cut by a mask.
   const one = panels[0]?.weights?.subarray(0, data.keys.length).filter(Boolean).length < 2;
   const start = one || data.tokens.length > 8 ? Math.max(0, data.tokens.slice(0, Math.max(2, 0.8 * data.tokens.length)).findLastIndex((token) => /^[^[<]*[\p{L}\p{N}]/u.test(token))) : 0;
   if (!large) { if (data.walks.length) steps.show(0, 0, start); window.attention.refresh = follow.remark; return; }

@@ -2,7 +2,7 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const byId = (id) => document.getElementById(id);
 
-  // Arrays are stored as float64, so that the page computes with exactly the run's numbers; large ones as float32.
+  // Arrays are stored as float64, so that the page computes with the run's exact numbers; large ones as float32.
   const floats = (text, count) => {
     const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)).buffer;
     return new (bytes.byteLength === 4 * count ? Float32Array : Float64Array)(bytes);
