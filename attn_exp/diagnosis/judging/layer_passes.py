@@ -237,7 +237,7 @@ def check_decoding(verdict: Verdict, layer: Layer, bound: Bound, request: Reques
             problem = problem or f"one token is off by {difference:.2g} times the largest number"
     has_tables = any(role in layer.keywords for role in ROTARY)
     if has_tables or not problem:
-        reason = "its caller applies the rotation" if has_tables else "no way to pass one was found"
+        reason = "its caller applies the rotation" if has_tables else "no way to fill it was found"
         return with_unverified(verdict, f"cache `{names[0]}` ({reason})")
     computes = f"{verdict.computes}; but with `{names[0]}`, decoding token by token differs from one full pass"
     return replace(

@@ -218,6 +218,14 @@ def with_state(verdict: Verdict, state: str, *open_points: str) -> Verdict:
     return replace(verdict, findings=findings, not_verified=(*verdict.not_verified, *open_points))
 
 
+def pass_with_open_points(verdict: Verdict, state: str, *open_points: str, computes: str = AS_REQUESTED) -> Verdict:
+    """Let a verdict pass whose broken findings, now in this state, are only open points."""
+    return replace(
+        with_state(verdict, state, *open_points),
+        passed=True, unexplained=False, stage="", smallest=None, computes=computes,
+    )  # fmt: skip
+
+
 def leave_errors_open(verdict: Verdict, own: OwnFunction) -> Verdict:
     """Leave cases open in which a function raised errors; that of a factory may be built for one size."""
     broken = broken_of(verdict)
@@ -226,7 +234,7 @@ def leave_errors_open(verdict: Verdict, own: OwnFunction) -> Verdict:
     points = [f"{finding.rung} ({shortened(finding.said)})" for finding in broken]
     if is_factory(own.function):
         points = [f"inputs of other `sizes` ({shortened(broken[0].said)})"]
-    return replace(with_state(verdict, ABSENT, *points), passed=True, smallest=None, computes=AS_REQUESTED)
+    return pass_with_open_points(verdict, ABSENT, *points)
 
 
 def leave_cases_open(verdict: Verdict, own: OwnFunction) -> Verdict:
@@ -239,8 +247,7 @@ def leave_cases_open(verdict: Verdict, own: OwnFunction) -> Verdict:
         f"`{'zeros' if finding.rung == ZERO_TOKEN else bias}` ({finding.rung} gives different numbers: {finding.said})"
         for finding in broken
     ]
-    verdict = with_state(verdict, NOT_VERIFIED, *open_points)
-    return replace(verdict, passed=True, unexplained=False, stage="", smallest=None, computes=AS_REQUESTED)
+    return pass_with_open_points(verdict, NOT_VERIFIED, *open_points)
 
 
 def leave_masks_open(verdict: Verdict, own: OwnFunction) -> Verdict:
@@ -250,11 +257,12 @@ def leave_masks_open(verdict: Verdict, own: OwnFunction) -> Verdict:
     if not broken or is_told or any(finding.rung not in FORMAT_CASES or "Error" in finding.said for finding in broken):
         return verdict
     mask = next((f" `{name}`" for name in mask_arguments(own)), "")
-    open_point = f"mask{mask} (no known mask format gives the right numbers: {broken[0].said})"
-    return replace(
-        with_state(verdict, NOT_VERIFIED, open_point), passed=True, unexplained=False, stage="", smallest=None,
+    return pass_with_open_points(
+        verdict,
+        NOT_VERIFIED,
+        f"mask{mask} (no known mask format gives the right numbers: {broken[0].said})",
         computes=f"{AS_REQUESTED}, except for its masks",
-    )  # fmt: skip
+    )
 
 
 def leave_polarity_open(verdict: Verdict, own: OwnFunction) -> Verdict:
