@@ -135,7 +135,7 @@ MUTANTS = [
     Mutant("added bent", "rules/scores/added.py", "return take_values(self.values, grid)", "return -take_values(self.values, grid)", EXAMPLES),
     Mutant("additive bent", "rules/scores/additive.py", "q[..., :, None, feature] + k[..., None, :, feature]", "q[..., :, None, feature] - k[..., None, :, feature]", EXAMPLES),
     Mutant("additive's twin bent", "rules/scores/additive.py", "math.tanh(q + k)", "math.tanh(q - k)", EXAMPLES),
-    Mutant("scores are always products", "forms/steps.py", "if at.rules.pairing is not None:", "if False:", FORMS),
+    Mutant("scores are always products", "forms/steps.py", "if setup.rules.pairing is not None:", "if False:", FORMS),
     Mutant("alibi bent", "rules/scores/alibi.py", "-8 * (index + 1) / count", "-8 * index / count", EXAMPLES),
     Mutant("sink bent", "rules/scores/sink.py", "np.asarray(head) % len(logits)", "0 * np.asarray(head)", EXAMPLES),
     Mutant("softcap bent", "rules/scores/softcap.py", "np.tanh(logits / scalar_type(self.cap))", "np.tanh(logits)", EXAMPLES),

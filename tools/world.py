@@ -91,7 +91,7 @@ def cells(row: Mapping[str, str], said: Mapping[str, Any]) -> tuple[str, ...]:
     """Return a row of the table: what was measured where that is right, else what was read."""
     verdict = said.get("verdict", {}) if said.get("grade") in NOTHING_WRONG else {}
     by_hand = row["what_is_true"]
-    findings = {one["rung"]: one for one in verdict.get("findings", ())}
+    findings = {one["question"]: one for one in verdict.get("findings", ())}
     empty = findings.get("rows without keys", {}).get("said", "")
     told = next((word for pattern, word in EMPTY_ROWS if re.search(pattern, by_hand.lower())), "")
     accuracy = findings.get("accuracy", {}).get("said", "")
@@ -138,7 +138,7 @@ def at_odds(folder: Path, verdicts: Path) -> Iterator[str]:
     with (folder / "truth.csv").open(newline="", encoding="utf-8") as file:
         truth = {row["file"]: row["what_is_true"].lower() for row in csv.DictReader(file)}
     for row in map(json.loads, verdicts.read_text(encoding="utf-8").splitlines()):
-        findings = {one["rung"]: one["said"] for one in row["verdict"].get("findings", ())}
+        findings = {one["question"]: one["message"] for one in row["verdict"].get("findings", ())}
         empty = findings.get("rows without keys", "")
         told = next((word for pattern, word in EMPTY_ROWS if re.search(pattern, truth.get(row["file"], ""))), "")
         if row["grade"] == RIGHT and empty and told and empty != told:

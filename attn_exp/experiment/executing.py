@@ -23,7 +23,7 @@ from attn_exp.errors import UserError, unknown
 from attn_exp.experiment.library_conventions import fill_empty_rows, replace_empty_rows
 from attn_exp.experiment.row import Timing
 from attn_exp.experiment.variant import Settled
-from attn_exp.forms.pipeline import At, Given, Recipe, Step, compute
+from attn_exp.forms.pipeline import Given, Recipe, Setup, Step, compute
 from attn_exp.forms.steps import join_heads, project, share, share_in_turns, split
 from attn_exp.forms.trace import CELLS, Trace, summarize_weights
 from attn_exp.problem.problem import Problem, fill_in_qkv, pool_heads, project_qkv
@@ -270,19 +270,19 @@ def mix_given_weights(recipe: Recipe, settled: Settled, problem: Problem, copies
     assert problem.weights is not None and problem.v is not None
     rows, keys = problem.weights.shape
     v = np.repeat(split(problem.v, settled.heads.shared)[None], copies, axis=0)
-    at = At(recipe.rules, copies, settled.head, v.shape[1], rows, keys, v.shape[-1], v.shape[-1] * settled.head)
+    setup = Setup(recipe.rules, copies, settled.head, v.shape[1], rows, keys, v.shape[-1], v.shape[-1] * settled.head)
     weights = np.broadcast_to(problem.weights, (copies, settled.head, rows, keys))
-    values = recipe.share(at, v)
-    context = recipe.mix(at, weights, values, values)
+    values = recipe.share(setup, v)
+    context = recipe.mix(setup, weights, values, values)
     output = project_output(recipe, {"q": v, "k": v, "context": context}, problem)
     return {"v": v, "weights": weights, "context": context, "output": output}
 
 
 def project_output(recipe: Recipe, stages: Stages, problem: Problem) -> Array:
-    at = At.of_heads(recipe.rules, stages["q"], stages["k"])
-    merged = recipe.merge(at, stages["context"])
+    setup = Setup.of_heads(recipe.rules, stages["q"], stages["k"])
+    merged = recipe.merge(setup, stages["context"])
     weight, bias = (problem.projections.get(name) for name in ("W_o", "b_o"))
-    return np.asarray(recipe.finish(at, merged, weight, bias)) if recipe.output_projection else merged
+    return np.asarray(recipe.finish(setup, merged, weight, bias)) if recipe.output_projection else merged
 
 
 def run_with_mistakes(settled: Settled, problem: Problem) -> Trace:
@@ -344,13 +344,13 @@ def find_departures(settled: Settled, problem: Problem, trace: Trace) -> tuple[s
     return tuple(name for name in names if not is_close(recorded[name], expected[name]))
 
 
-def apply_to(recorded: Stages, step: Step, stages: Sequence[str], at: At, *arguments: Any) -> Array:
+def apply_to(recorded: Stages, step: Step, stages: Sequence[str], setup: Setup, *arguments: Any) -> Array:
     """Apply a step to the recorded `stages`, or to its own arguments if these are missing or do not fit."""
     replaced = [recorded.get(name, array) for name, array in zip(stages, arguments, strict=False)]
     try:
-        return np.asarray(step(at, *replaced, *arguments[len(replaced) :]))
+        return np.asarray(step(setup, *replaced, *arguments[len(replaced) :]))
     except ValueError:
-        return np.asarray(step(at, *arguments))
+        return np.asarray(step(setup, *arguments))
 
 
 def is_close(actual: Array, expected: Array) -> bool:

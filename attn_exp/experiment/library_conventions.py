@@ -40,7 +40,7 @@ import numpy as np
 
 from attn_exp.arrays import Array, widen
 from attn_exp.errors import UserError, unknown
-from attn_exp.forms.pipeline import At, Recipe, attend
+from attn_exp.forms.pipeline import Recipe, Setup, attend
 from attn_exp.forms.steps import add_context, repeat_heads
 from attn_exp.forms.trace import Trace
 from attn_exp.reference.oracle import SUBTRACTED
@@ -136,16 +136,16 @@ def fill_empty_rows(recipe: Recipe, empty: str) -> Recipe:
     if empty == "zeros":
         return recipe
 
-    def subtract(at: At, logits: Array, allowed: Array) -> Array:
-        masked = recipe.forbid(at, logits, allowed)
-        dtype = np.dtype(at.rules.softmax_dtype or logits.dtype)
+    def subtract(setup: Setup, logits: Array, allowed: Array) -> Array:
+        masked = recipe.forbid(setup, logits, allowed)
+        dtype = np.dtype(setup.rules.softmax_dtype or logits.dtype)
         with np.errstate(over="ignore"):
             lowered = logits.astype(dtype) - dtype.type(SUBTRACTED[empty])
         as_masked = masked if masked.dtype == dtype else widen(masked)  # float16 and bfloat16 have no common type
         return np.where(sees_nothing(masked), lowered, as_masked)
 
-    def normalize(at: At, masked: Array) -> Array:
-        weights = recipe.normalize(at, masked)
+    def normalize(setup: Setup, masked: Array) -> Array:
+        weights = recipe.normalize(setup, masked)
         return np.where(sees_nothing(masked), 1 / masked.shape[-1] if empty == "mean" else np.nan, weights)
 
     rules = recipe.rules

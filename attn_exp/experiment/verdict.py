@@ -39,11 +39,11 @@ class Stage:
 
 @dataclass(frozen=True)
 class Finding:
-    """One question of a check (`rung`), its result (`state`, a key of `SIGNS`), and what was observed (`said`)."""
+    """One `question` of a check, its result (`state`, a key of `SIGNS`), and what was observed (`message`)."""
 
-    rung: str
+    question: str
     state: str
-    said: str = ""
+    message: str = ""
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class Verdict:
     @property
     def uncalled(self) -> str:
         """The reason why the function could not be called, if every attempt raised an error; else empty."""
-        return next((one.said for one in self.findings if one.rung == CALLED and one.state == BROKEN), "")
+        return next((one.message for one in self.findings if one.question == CALLED and one.state == BROKEN), "")
 
     def __str__(self) -> str:
         return format_details(self)
@@ -139,9 +139,9 @@ class Verdict:
         return asdict(self)
 
 
-def make_unfinished(name: str, reason: str, asked: str, rung: str = ANSWERED) -> Verdict:
+def make_unfinished(name: str, reason: str, asked: str, question: str = ANSWERED) -> Verdict:
     """Return the verdict of a check that ended early because of a timeout, a dead process, or a lack of memory."""
-    computes, findings = f"unknown: {reason}", (Finding(rung, NOT_VERIFIED, reason),)
+    computes, findings = f"unknown: {reason}", (Finding(question, NOT_VERIFIED, reason),)
     return Verdict(name, False, (), computes, findings, asked, outcome=NOT_VERIFIED, reason=reason)
 
 
@@ -157,7 +157,7 @@ def decide(verdict: Verdict, not_verified: tuple[str, ...] = (), reason: str = "
         verdict,
         passed=outcome == RIGHT,
         outcome=outcome,
-        verified=tuple(one.rung for one in verdict.findings if one.state == HELD and one.rung != CALLED),
+        verified=tuple(one.question for one in verdict.findings if one.state == HELD and one.question != CALLED),
         not_verified=unverified,
         reason=reason or describe_outcome(verdict),
     )
@@ -199,7 +199,7 @@ def format_summary(verdict: Verdict, name: str = "") -> str:
     lines = [head, *[verdict.reason] * (verdict.reason not in head)]
     for mistake_name, mistake in look_up_mistakes(verdict):
         lines.append(f"fix: {mistake.fix}" if verdict.is_wrong else f"remark: {mistake_name}: {mistake.says}")
-    not_compared = ", ".join(one.rung for one in verdict.findings if one.state == ABSENT and verdict.against)
+    not_compared = ", ".join(one.question for one in verdict.findings if one.state == ABSENT and verdict.against)
     unverified = [one for one in verdict.not_verified if one.partition(" (")[2].rstrip(")") not in verdict.reason]
     lines += [*list_smallest_input(verdict), *[f"not compared: {not_compared}"] * bool(not_compared)]
     return "\n".join([*lines, *(f"{NOT_VERIFIED}: {one}" for one in unverified)])
@@ -216,8 +216,8 @@ def format_details(verdict: Verdict, name: str = "") -> str:
     if verdict.alike:
         lines.append(f"The same numbers come from {', or '.join(' with '.join(group) for group in verdict.alike)}.")
     lines += [f"not checked: {one}" for one in verdict.not_asked if one not in verdict.not_verified]
-    width = max((len(one.rung) for one in verdict.findings), default=0)
-    questions = (f"{SIGNS[one.state]:>6}  {one.rung:{width}}  {one.said}".rstrip() for one in verdict.findings)
+    width = max((len(one.question) for one in verdict.findings), default=0)
+    questions = (f"{SIGNS[one.state]:>6}  {one.question:{width}}  {one.message}".rstrip() for one in verdict.findings)
     return "\n".join([head, f"asked: {verdict.asked}", *lines, "", *questions])
 
 

@@ -98,12 +98,12 @@ def stacked(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
     return pipeline.attend(Recipe(rules, score=score_each, mix=add_values), q, k, v)
 
 
-def score_each(at: Any, q: Array, k: Array) -> Array:
+def score_each(setup: Any, q: Array, k: Array) -> Array:
     """Return the scores, each computed as a separate dot product, as in `compute_score`."""
     return np.ascontiguousarray(np.vecdot(q[..., :, None, :], k[..., None, :, :]))
 
 
-def add_values(at: Any, weights: Array, v: Array, k: Array) -> Array:
+def add_values(setup: Any, weights: Array, v: Array, k: Array) -> Array:
     """Return `sum_j weights_ij v_j`, added key by key, as in `mix`."""
     context = np.zeros((*weights.shape[:-1], v.shape[-1]))
     for key in range(v.shape[-2]):

@@ -2,7 +2,7 @@
 
 The steps are plain functions in the fields of `Recipe`. The form `matrix` runs the list, for one problem, a batch or
 all seeds of a sweep at once, and so does each layer of a model; a mistake is the list with some steps replaced, and
-several mistakes can be chained. Each step gets an `At`, the rules and all sizes, before its arrays.
+several mistakes can be chained. Each step gets a `Setup`, the rules and all sizes, before its arrays.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class Given:
 
 
 @dataclass(frozen=True)
-class At:
+class Setup:
     """The context of a step: the rules and all sizes.
 
     `heads` query heads share `groups` key/value heads; `size` is d, the head size; `width` is that of x, or of all
@@ -171,7 +171,9 @@ class At:
     region: Grid | None = None
 
     @classmethod
-    def of_heads(cls, rules: Rules, q: Array, k: Array, region: Grid | None = None, given: Given | None = None) -> At:
+    def of_heads(
+        cls, rules: Rules, q: Array, k: Array, region: Grid | None = None, given: Given | None = None
+    ) -> Setup:
         """Return the context for queries `[... h t d]` and keys `[... g s d]`.
 
         `given` supplies the past and the width of x.
@@ -238,8 +240,8 @@ def attend(recipe: Recipe, q: Array, k: Array, v: Array | None, region: Grid | N
 
     `region` gives the positions of the logits if they are part of a larger problem. Without values there is no context.
     """
-    at = At.of_heads(recipe.rules, q, k, region)
-    stages = compute_heads(recipe, at, q, recipe.share(at, k), None if v is None else recipe.share(at, v))
+    setup = Setup.of_heads(recipe.rules, q, k, region)
+    stages = compute_heads(recipe, setup, q, recipe.share(setup, k), None if v is None else recipe.share(setup, v))
     return Trace(q=q, k=k, v=v).replace(**stages)
 
 
@@ -253,20 +255,20 @@ def compute(recipe: Recipe, given: Given) -> dict[str, Array]:
     """
     with np.errstate(all="ignore"):
         q, k, v = make_qkv(recipe, given)
-        at = At.of_heads(recipe.rules, q, k, None, given)
+        setup = Setup.of_heads(recipe.rules, q, k, None, given)
         q, k, v = (
-            recipe.place(at, side, heads, recipe.positions) for side, heads in zip("qkv", (q, k, v), strict=True)
+            recipe.place(setup, side, heads, recipe.positions) for side, heads in zip("qkv", (q, k, v), strict=True)
         )
-        k, v = recipe.share(at, k), recipe.share(at, v)
-        stages = {"q": q, "k": k, "v": v} | compute_heads(recipe, at, q, k, v)
+        k, v = recipe.share(setup, k), recipe.share(setup, v)
+        stages = {"q": q, "k": k, "v": v} | compute_heads(recipe, setup, q, k, v)
         context = stages["context"]
         if given.x is None and not recipe.wide:
             return stages | {"output": context}
-        merged = recipe.merge(at, context)
+        merged = recipe.merge(setup, context)
         if given.x is None:
-            return stages | {"output": steps.split(merged, at.heads)}
+            return stages | {"output": steps.split(merged, setup.heads)}
         weight, bias = (given.arrays.get(name) for name in ("W_o", "b_o"))
-        output = recipe.finish(at, merged, weight, bias) if recipe.output_projection else merged
+        output = recipe.finish(setup, merged, weight, bias) if recipe.output_projection else merged
         if given.around is not None:
             output = given.around.finish(given.x[:, given.past :], output)
         return stages | {"output": output}
@@ -306,21 +308,21 @@ def embed_positions(recipe: Recipe, x: Array) -> Array:
     return x
 
 
-def compute_heads(recipe: Recipe, at: At, q: Array, k: Array, v: Array | None) -> dict[str, Array]:
+def compute_heads(recipe: Recipe, setup: Setup, q: Array, k: Array, v: Array | None) -> dict[str, Array]:
     """Return the stages from the scores to the context, given one k and v per query head; no context without values.
 
     Masked keys may hold any value without effect.
     """
     with np.errstate(over="ignore", invalid="ignore"):
-        scores = recipe.score(at, q, k)
-        logits = recipe.scaled(at, scores)
-        capped = logits if at.rules.bend_last else recipe.bent(at, logits)
-        allowed = recipe.allowed(at)
-        masked = recipe.forbid(at, recipe.biased(at, capped), allowed)
-        if at.rules.bend_last:
-            masked = recipe.bent(at, masked)
-    weights = recipe.after(at, recipe.normalize(at, masked), allowed)
+        scores = recipe.score(setup, q, k)
+        logits = recipe.scaled(setup, scores)
+        capped = logits if setup.rules.bend_last else recipe.bent(setup, logits)
+        allowed = recipe.allowed(setup)
+        masked = recipe.forbid(setup, recipe.biased(setup, capped), allowed)
+        if setup.rules.bend_last:
+            masked = recipe.bent(setup, masked)
+    weights = recipe.after(setup, recipe.normalize(setup, masked), allowed)
     stages = {"scores": scores, "logits": logits, "capped": capped, "masked": masked, "weights": weights}
     if v is None:
         return stages
-    return stages | {"context": np.asarray(recipe.gather(at, recipe.mix(at, weights, v, k)))}
+    return stages | {"context": np.asarray(recipe.gather(setup, recipe.mix(setup, weights, v, k)))}

@@ -1,6 +1,6 @@
 """The correct steps of attention: the defaults of `Recipe`, which mistakes replace.
 
-Each step takes `at` (an `At` of `pipeline.py`: the rules and all sizes) and the arrays of the previous stage, and
+Each step takes `setup` (a `Setup` of `pipeline.py`: the rules and all sizes) and the arrays of the previous stage, and
 rounds to their type. Arrays have the axes `[... h t s]`, with any leading axes.
 """
 
@@ -38,12 +38,14 @@ def split(flat: Array, count: int) -> Array:
     return flat.reshape(*leading, length, count, width // count).swapaxes(-3, -2)
 
 
-def place(at: Any, side: str, heads: Array, positions: Sequence[Position]) -> Array:
+def place(setup: Any, side: str, heads: Array, positions: Sequence[Position]) -> Array:
     """Apply position rules to queries, which start after the past or at `offset`, and to keys, but not to values."""
     if side == "v":
         return heads
     for position in positions:
-        heads = encode_position(position, heads, (at.past if at.past else at.rules.offset) if side == "q" else 0)
+        heads = encode_position(
+            position, heads, (setup.past if setup.past else setup.rules.offset) if side == "q" else 0
+        )
     return heads
 
 
@@ -51,16 +53,16 @@ def encode_position(position: Position, heads: Array, start: Any) -> Array:
     return position.turn(heads, np.arange(heads.shape[2]) + start)
 
 
-def share(at: Any, heads: Array) -> Array:
+def share(setup: Any, heads: Array) -> Array:
     """Give query head i the key/value head `i // (h / g)`."""
-    if at.groups == at.heads:  # not from the array: a mistake may have put another axis in place of the head axis
+    if setup.groups == setup.heads:  # not from the array: a mistake may have put another axis in place of the head axis
         return heads
-    return repeat_heads(heads, at.heads)
+    return repeat_heads(heads, setup.heads)
 
 
-def share_in_turns(at: Any, heads: Array) -> Array:
+def share_in_turns(setup: Any, heads: Array) -> Array:
     """Give query head i the key/value head `i mod g`."""
-    return heads[..., np.arange(at.heads) % heads.shape[-3], :, :]
+    return heads[..., np.arange(setup.heads) % heads.shape[-3], :, :]
 
 
 def repeat_heads(shared: Array, heads: int) -> Array:
@@ -69,10 +71,10 @@ def repeat_heads(shared: Array, heads: int) -> Array:
     return shared if groups == heads else np.repeat(shared, heads // groups, axis=-3)
 
 
-def score(at: Any, q: Array, k: Array) -> Array:
+def score(setup: Any, q: Array, k: Array) -> Array:
     """Return `q k^T`, `[... h t s]`, unless a score rule replaces it."""
-    if at.rules.pairing is not None:
-        return np.asarray(at.rules.pairing.pair(q, k, at.grid.head))
+    if setup.rules.pairing is not None:
+        return np.asarray(setup.rules.pairing.pair(q, k, setup.grid.head))
     return product(q, k.swapaxes(-1, -2))
 
 
@@ -81,44 +83,46 @@ def product(left: Array, right: Array) -> Array:
     return np.asarray(widen(left) @ widen(right)).astype(np.result_type(left, right), copy=False)
 
 
-def scaled(at: Any, scores: Array) -> Array:
+def scaled(setup: Any, scores: Array) -> Array:
     """Return the scores times the scale, by default `1 / sqrt(d)`."""
-    return np.asarray(scores * scores.dtype.type(at.rules.scale))
+    return np.asarray(scores * scores.dtype.type(setup.rules.scale))
 
 
-def bent(at: Any, logits: Array) -> Array:
+def bent(setup: Any, logits: Array) -> Array:
     """Apply elementwise score rules, such as a soft-cap, to each logit."""
-    for rule in at.rules.scores:
+    for rule in setup.rules.scores:
         logits = rule.bend(logits)
     return logits
 
 
-def biased(at: Any, capped: Array) -> Array:
-    for rule in at.rules.scores:
-        bias = rule.bias(at.grid)
+def biased(setup: Any, capped: Array) -> Array:
+    for rule in setup.rules.scores:
+        bias = rule.bias(setup.grid)
         capped = capped if bias is None else capped + np.asarray(bias).astype(capped.dtype)
     return capped
 
 
-def allowed(at: Any) -> Array:
+def allowed(setup: Any) -> Array:
     """Return which places every mask allows, as booleans that broadcast to `[... h t s]`."""
-    allowed_by_all = np.ones((1, 1, at.rows, at.keys) if at.batched else (1, at.rows, at.keys), np.bool_)
-    for mask in at.rules.masks:
-        allowed_by_all = allowed_by_all & mask.allows(at.grid)
+    allowed_by_all = np.ones((1, 1, setup.rows, setup.keys) if setup.batched else (1, setup.rows, setup.keys), np.bool_)
+    for mask in setup.rules.masks:
+        allowed_by_all = allowed_by_all & mask.allows(setup.grid)
     return allowed_by_all
 
 
-def forbid(at: Any, logits: Array, allowed: Array) -> Array:
+def forbid(setup: Any, logits: Array, allowed: Array) -> Array:
     hides_nothing = (
         allowed.all() and np.broadcast_shapes(allowed.shape, logits.shape) == logits.shape
     )  # other shapes do not broadcast
     return logits if hides_nothing else np.where(allowed, logits, logits.dtype.type(-np.inf))
 
 
-def normalize(at: Any, masked: Array) -> Array:
+def normalize(setup: Any, masked: Array) -> Array:
     """Return the weights of each row, computed in the rules' softmax dtype; a row without keys has only zeros."""
-    logits = masked if at.rules.softmax_dtype is None else masked.astype(at.rules.softmax_dtype)
-    return np.asarray(at.rules.normalizer.weigh(logits, extra_logits(at, logits))).astype(masked.dtype, copy=False)
+    logits = masked if setup.rules.softmax_dtype is None else masked.astype(setup.rules.softmax_dtype)
+    return np.asarray(setup.rules.normalizer.weigh(logits, extra_logits(setup, logits))).astype(
+        masked.dtype, copy=False
+    )
 
 
 def softmax(logits: Array, axis: int) -> Array:
@@ -126,18 +130,18 @@ def softmax(logits: Array, axis: int) -> Array:
     return np.asarray(powers / add_up(powers, axis))
 
 
-def extra_logits(at: Any, masked: Array) -> Array | None:
+def extra_logits(setup: Any, masked: Array) -> Array | None:
     """Return the logits of each head that belong to no key, `[h 1 n]`, in the dtype of `masked`; None if none exist."""
-    extras = [logit for rule in at.rules.scores if (logit := rule.extra(at.grid.head)) is not None]
+    extras = [logit for rule in setup.rules.scores if (logit := rule.extra(setup.grid.head)) is not None]
     return np.concatenate(extras, axis=-1).astype(masked.dtype) if extras else None
 
 
-def after(at: Any, weights: Array, allowed: Array) -> Array:
+def after(setup: Any, weights: Array, allowed: Array) -> Array:
     """Return the weights unchanged; mistakes replace this step."""
     return weights
 
 
-def mix(at: Any, weights: Array, v: Array, k: Array) -> Array:
+def mix(setup: Any, weights: Array, v: Array, k: Array) -> Array:
     """Return `weights v`, `[... h t e]`."""
     return weighted_sums(weights, v)
 
@@ -165,12 +169,12 @@ def add_context(stages: Trace) -> Trace:
     return stages.replace(context=weighted_sums(stages.weights, v))
 
 
-def gather(at: Any, context: Array) -> Array:
+def gather(setup: Any, context: Array) -> Array:
     """Return the contexts of the heads unchanged; mistakes replace this step."""
     return context
 
 
-def merge(at: Any, context: Array) -> Array:
+def merge(setup: Any, context: Array) -> Array:
     """Put the heads side by side, `[b h t e]` to `[b t h*e]`.
 
     Raises:
@@ -187,7 +191,7 @@ def join_heads(heads: Array) -> Array:
     return heads.swapaxes(-3, -2).reshape(*leading, length, count * width)
 
 
-def finish(at: Any, merged: Array, weight: Array | None, bias: Array | None) -> Array:
+def finish(setup: Any, merged: Array, weight: Array | None, bias: Array | None) -> Array:
     """Return `merged W_o + b_o`, without the parts that are None."""
     output = merged if weight is None else merged @ weight
     return output if bias is None else output + bias

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array, draw
-from attn_exp.forms.pipeline import At, Step
+from attn_exp.forms.pipeline import Setup, Step
 from attn_exp.mistakes.mistake import Change, Mistake, around, instead
 from attn_exp.mistakes.softmax import softmax_over
 
@@ -16,21 +16,21 @@ DROPPED = 0.1
 """The fraction of weights that the setting `mistake=dropout_on` drops."""
 
 
-def drop_weights(after: Step, at: At, weights: Array, allowed: Array) -> Array:
+def drop_weights(after: Step, setup: Setup, weights: Array, allowed: Array) -> Array:
     is_kept = draw(0, "dropout", "uniform", weights.shape) > 2 * DROPPED - 1
-    return np.asarray(after(at, weights, allowed) * is_kept / (1 - DROPPED))
+    return np.asarray(after(setup, weights, allowed) * is_kept / (1 - DROPPED))
 
 
-def share_first_example(share: Step, at: At, heads: Array) -> Array:
-    shared = share(at, heads)
+def share_first_example(share: Step, setup: Setup, heads: Array) -> Array:
+    shared = share(setup, heads)
     return np.broadcast_to(shared[:1], shared.shape)
 
 
 def first_keys(count: Callable[[int], int]) -> Change:
     """Hide all but the first `count(keys)` keys."""
 
-    def allowed(step: Step, at: At) -> Any:
-        return step(at) & (np.arange(at.keys) < count(at.keys))
+    def allowed(step: Step, setup: Setup) -> Any:
+        return step(setup) & (np.arange(setup.keys) < count(setup.keys))
 
     return around("allowed", allowed)
 
@@ -39,8 +39,8 @@ def drop_partial_block(block: int) -> Change:
     return first_keys(lambda keys: keys // block * block)
 
 
-def fill_empty_rows_with_nan(normalize: Step, at: At, masked: Array) -> Array:
-    return np.where(np.isneginf(masked).all(axis=-1, keepdims=True), np.nan, normalize(at, masked))
+def fill_empty_rows_with_nan(normalize: Step, setup: Setup, masked: Array) -> Array:
+    return np.where(np.isneginf(masked).all(axis=-1, keepdims=True), np.nan, normalize(setup, masked))
 
 
 MISTAKES = {
@@ -52,7 +52,7 @@ MISTAKES = {
         changes=(
             around("after", drop_weights),
             *(
-                around("after", lambda after, at, weights, allowed, kept=kept: after(at, weights, allowed) / kept)
+                around("after", lambda after, setup, weights, allowed, kept=kept: after(setup, weights, allowed) / kept)
                 for kept in (0.9, 0.8, 0.7, 0.5, 0.95)
             ),
         ),
@@ -90,7 +90,7 @@ MISTAKES = {
         changes=(
             softmax_over(0),
             around("share", share_first_example),
-            around("share", lambda share, at, heads: np.roll(share(at, heads), 1, axis=0)),
+            around("share", lambda share, setup, heads: np.roll(share(setup, heads), 1, axis=0)),
         ),
         needs=("batch",),
         of_code=True,
@@ -100,7 +100,7 @@ MISTAKES = {
         fix="take the number of keys from k, not from q",
         seen="k[..., :q.shape[-2], :]; one length used for both",
         stage="weights",
-        changes=(around("allowed", lambda step, at: step(at) & (np.arange(at.keys) < at.rows)),),
+        changes=(around("allowed", lambda step, setup: step(setup) & (np.arange(setup.keys) < setup.rows)),),
         of_code=True,
     ),
     "mask_stale": Mistake(
@@ -124,7 +124,7 @@ MISTAKES = {
         fix="replace hidden values with zeros before the product",
         seen="PyTorch issue 101967; PyTorch's scaled_dot_product_attention itself",
         stage="context",
-        changes=(instead(mix=lambda at, weights, v, k: weights @ v),),
+        changes=(instead(mix=lambda setup, weights, v, k: weights @ v),),
         needs=("mask",),
         remark=True,
     ),

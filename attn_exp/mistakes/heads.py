@@ -12,7 +12,7 @@ import numpy as np
 
 from attn_exp.arrays import Array, Arrays
 from attn_exp.forms import steps
-from attn_exp.forms.pipeline import At, Recipe, Step, apply_norm
+from attn_exp.forms.pipeline import Recipe, Setup, Step, apply_norm
 from attn_exp.mistakes.mistake import Change, Mistake, around, instead, together
 
 # Splitting and merging heads
@@ -23,17 +23,17 @@ def view_as_heads(flat: Array, count: int) -> Array:
     return flat.reshape(len(flat), count, flat.shape[1], -1)
 
 
-def view_as_merged(at: At, context: Array) -> Array:
+def view_as_merged(setup: Setup, context: Array) -> Array:
     """View `[b h t d]` as `[b t h*d]`, without a transpose."""
-    return context.reshape(at.batch, at.rows, -1)
+    return context.reshape(setup.batch, setup.rows, -1)
 
 
 def view_some_as_heads(affected: str) -> Change:
 
-    def place(step: Step, at: At, side: str, heads: Array, positions: Any) -> Any:
+    def place(step: Step, setup: Setup, side: str, heads: Array, positions: Any) -> Any:
         if side in affected:
             heads = view_as_heads(steps.join_heads(heads), heads.shape[1])
-        return step(at, side, heads, positions)
+        return step(setup, side, heads, positions)
 
     return around("place", place)
 
@@ -41,14 +41,14 @@ def view_some_as_heads(affected: str) -> Change:
 def swap_heads_and_tokens(recipe: Recipe) -> Recipe:
     """Leave the heads as `[b t h d]`, so that the heads of one token attend to each other."""
 
-    def place(at: At, side: str, heads: Array, positions: Any) -> Any:
-        return recipe.place(at, side, heads, positions).swapaxes(1, 2)
+    def place(setup: Setup, side: str, heads: Array, positions: Any) -> Any:
+        return recipe.place(setup, side, heads, positions).swapaxes(1, 2)
 
-    def allowed(at: At) -> Any:
-        return recipe.allowed(replace(at, rows=at.heads, keys=at.heads))
+    def allowed(setup: Setup) -> Any:
+        return recipe.allowed(replace(setup, rows=setup.heads, keys=setup.heads))
 
-    def gather(at: At, context: Array) -> Any:
-        return recipe.gather(at, context.swapaxes(1, 2))
+    def gather(setup: Setup, context: Array) -> Any:
+        return recipe.gather(setup, context.swapaxes(1, 2))
 
     return instead(place=place, allowed=allowed, gather=gather)(recipe)
 
@@ -58,22 +58,22 @@ def split_by_stride(flat: Array, count: int) -> Array:
     return flat.reshape(*flat.shape[:2], -1, count).transpose(0, 3, 1, 2)
 
 
-def merge_by_stride(at: At, context: Array) -> Array:
-    return context.transpose(0, 2, 3, 1).reshape(at.batch, at.rows, -1)
+def merge_by_stride(setup: Setup, context: Array) -> Array:
+    return context.transpose(0, 2, 3, 1).reshape(setup.batch, setup.rows, -1)
 
 
-def combine_heads(combine: Callable[[At, Array], Array]) -> Change:
+def combine_heads(combine: Callable[[Setup, Array], Array]) -> Change:
     """Combine all heads into one, and truncate W_o to as many rows as the result has features."""
 
-    def finish(step: Step, at: At, merged: Array, weight: Array | None, bias: Array | None) -> Array:
-        return np.asarray(step(at, merged, None if weight is None else weight[: merged.shape[-1]], bias))
+    def finish(step: Step, setup: Setup, merged: Array, weight: Array | None, bias: Array | None) -> Array:
+        return np.asarray(step(setup, merged, None if weight is None else weight[: merged.shape[-1]], bias))
 
     cut_projection = around("finish", finish)
     return lambda recipe: instead(gather=combine)(cut_projection(recipe))
 
 
 def reduce_heads(reduce: Callable[..., Array], put_back: Callable[[Array, Array], Array]) -> Change:
-    return combine_heads(lambda at, context: put_back(reduce(context, axis=1, keepdims=True), context))
+    return combine_heads(lambda setup, context: put_back(reduce(context, axis=1, keepdims=True), context))
 
 
 REDUCED_SHAPES: tuple[Callable[[Array, Array], Array], ...] = (
@@ -83,12 +83,12 @@ REDUCED_SHAPES: tuple[Callable[[Array, Array], Array], ...] = (
 )
 
 
-def average_weights(after: Step, at: At, weights: Array, allowed: Array) -> Array:
-    all_weights = after(at, weights, allowed)
+def average_weights(after: Step, setup: Setup, weights: Array, allowed: Array) -> Array:
+    all_weights = after(setup, weights, allowed)
     return np.broadcast_to(all_weights.mean(axis=1, keepdims=True), all_weights.shape)
 
 
-def swap_batch_and_heads(at: At, context: Array) -> Array:
+def swap_batch_and_heads(setup: Setup, context: Array) -> Array:
     """Read heads `[b h t e]` as if they were `[h b t e]`."""
     return context.swapaxes(0, 1).reshape(context.shape)
 
@@ -96,8 +96,8 @@ def swap_batch_and_heads(at: At, context: Array) -> Array:
 def merge_in_order(*order: int) -> Step:
     """Misread the heads as `[h b t e]`, permute the axes into this order, and merge."""
 
-    def merge(at: At, context: Array) -> Array:
-        return context.reshape(context.swapaxes(0, 1).shape).transpose(*order).reshape(at.batch, at.rows, -1)
+    def merge(setup: Setup, context: Array) -> Array:
+        return context.reshape(context.swapaxes(0, 1).shape).transpose(*order).reshape(setup.batch, setup.rows, -1)
 
     return merge
 
@@ -110,16 +110,16 @@ def add_residual(recipe: Recipe) -> Recipe:
         inputs.setdefault("x", x) if side == "q" else None
         return recipe.project(side, x, arrays)
 
-    def score(at: At, q: Array, k: Array) -> Any:
+    def score(setup: Setup, q: Array, k: Array) -> Any:
         inputs["q"] = q
-        return recipe.score(at, q, k)
+        return recipe.score(setup, q, k)
 
-    def mix(at: At, weights: Array, v: Array, k: Array) -> Any:
-        context = recipe.mix(at, weights, v, k)
+    def mix(setup: Setup, weights: Array, v: Array, k: Array) -> Any:
+        context = recipe.mix(setup, weights, v, k)
         return context if "x" in inputs else context + inputs["q"]
 
-    def finish(at: At, merged: Array, weight: Array | None, bias: Array | None) -> Any:
-        return recipe.finish(at, merged, weight, bias) + inputs.pop("x", 0.0)
+    def finish(setup: Setup, merged: Array, weight: Array | None, bias: Array | None) -> Any:
+        return recipe.finish(setup, merged, weight, bias) + inputs.pop("x", 0.0)
 
     return instead(project=project, score=score, mix=mix, finish=finish)(recipe)
 
@@ -130,10 +130,12 @@ NORMS = (
 )
 
 NORM_CHANGES: tuple[Callable[[Any], Change], ...] = (
-    lambda norm: around("score", lambda score, at, q, k: score(at, norm(q), norm(k))),
+    lambda norm: around("score", lambda score, setup, q, k: score(setup, norm(q), norm(k))),
     lambda norm: around("project", lambda project, side, x, arrays: project(side, norm(x), arrays)),
-    lambda norm: around("finish", lambda finish, at, merged, weight, bias: norm(finish(at, merged, weight, bias))),
-    lambda norm: around("mix", lambda mix, at, weights, v, k: norm(mix(at, weights, v, k))),
+    lambda norm: around(
+        "finish", lambda finish, setup, merged, weight, bias: norm(finish(setup, merged, weight, bias))
+    ),
+    lambda norm: around("mix", lambda mix, setup, weights, v, k: norm(mix(setup, weights, v, k))),
 )
 
 # The number of heads
@@ -141,32 +143,32 @@ NORM_CHANGES: tuple[Callable[[Any], Change], ...] = (
 
 def use_one_head(recipe: Recipe) -> Recipe:
     """Use one head of full width, with the scale of that width."""
-    scaled_down = around("scaled", lambda scaled, at, scores: scaled(at, scores) / math.sqrt(recipe.heads))
+    scaled_down = around("scaled", lambda scaled, setup, scores: scaled(setup, scores) / math.sqrt(recipe.heads))
     return scaled_down(use_one_head_keep_scale(recipe))
 
 
 def use_one_head_keep_scale(recipe: Recipe) -> Recipe:
 
-    def add_up(score: Step, at: At, q: Array, k: Array) -> Array:
-        scores = score(at, q, k)
+    def add_up(score: Step, setup: Setup, q: Array, k: Array) -> Array:
+        scores = score(setup, q, k)
         return np.broadcast_to(scores.sum(axis=1, keepdims=True), scores.shape)
 
     return around("score", add_up)(replace(recipe, heads=1, groups=1))
 
 
-def share_groups(group_of: Callable[[At], Array]) -> Change:
-    return instead(share=lambda at, heads: heads[:, group_of(at)])
+def share_groups(group_of: Callable[[Setup], Array]) -> Change:
+    return instead(share=lambda setup, heads: heads[:, group_of(setup)])
 
 
-def repeat_tokens(at: At, heads: Array) -> Array:
-    repeated = np.repeat(heads, at.heads // at.groups, axis=2)
-    return repeated.reshape(len(heads), at.heads, *heads.shape[2:])
+def repeat_tokens(setup: Setup, heads: Array) -> Array:
+    repeated = np.repeat(heads, setup.heads // setup.groups, axis=2)
+    return repeated.reshape(len(heads), setup.heads, *heads.shape[2:])
 
 
-def tile_tokens(at: At, heads: Array) -> Array:
+def tile_tokens(setup: Setup, heads: Array) -> Array:
     """Tile the tokens of `[b s g d]` instead of the heads, and reshape into heads."""
-    tiled = np.tile(heads.swapaxes(1, 2), (1, at.heads // at.groups, 1, 1))
-    return tiled.reshape(len(heads), heads.shape[2], at.heads, heads.shape[3]).swapaxes(1, 2)
+    tiled = np.tile(heads.swapaxes(1, 2), (1, setup.heads // setup.groups, 1, 1))
+    return tiled.reshape(len(heads), heads.shape[2], setup.heads, heads.shape[3]).swapaxes(1, 2)
 
 
 # The projections of a layer
@@ -181,7 +183,7 @@ def without_bias(affected: str) -> Change:
     return around("project", project)
 
 
-without_output_bias = around("finish", lambda finish, at, merged, weight, bias: finish(at, merged, weight, None))
+without_output_bias = around("finish", lambda finish, setup, merged, weight, bias: finish(setup, merged, weight, None))
 
 
 def change_projections(affected: str, transform: Callable[[Array], Array]) -> Change:
@@ -195,8 +197,8 @@ def change_projections(affected: str, transform: Callable[[Array], Array]) -> Ch
 
 def change_output_projection(transform: Callable[[Array], Array]) -> Change:
 
-    def finish(step: Step, at: At, merged: Array, weight: Array | None, bias: Array | None) -> Any:
-        return step(at, merged, None if weight is None else transform(weight), bias)
+    def finish(step: Step, setup: Setup, merged: Array, weight: Array | None, bias: Array | None) -> Any:
+        return step(setup, merged, None if weight is None else transform(weight), bias)
 
     return around("finish", finish)
 
@@ -215,8 +217,8 @@ def project_output_by(side: str) -> Change:
             layer_arrays.update(arrays)
             return recipe.project(own_side, x, arrays)
 
-        def finish(at: At, merged: Array, weight: Array | None, bias: Array | None) -> Any:
-            return recipe.finish(at, merged, layer_arrays[f"W_{side}"], layer_arrays.get(f"b_{side}"))
+        def finish(setup: Setup, merged: Array, weight: Array | None, bias: Array | None) -> Any:
+            return recipe.finish(setup, merged, layer_arrays[f"W_{side}"], layer_arrays.get(f"b_{side}"))
 
         return instead(project=project, finish=finish)(recipe)
 
@@ -232,8 +234,8 @@ def view_tokens(view: Callable[[Array], Array], back: Callable[[Array], Array] |
     def project(step: Step, side: str, x: Array, arrays: Arrays) -> Any:
         return step(side, view(x), arrays)
 
-    def put_back(step: Step, at: At, *arguments: Any) -> Any:
-        return (back or np.asarray)(step(at, *arguments))
+    def put_back(step: Step, setup: Setup, *arguments: Any) -> Any:
+        return (back or np.asarray)(step(setup, *arguments))
 
     view_inputs = around("project", project)
     return lambda recipe: around("finish" if recipe.output_projection else "merge", put_back)(view_inputs(recipe))
@@ -323,7 +325,7 @@ MISTAKES = {
             instead(merge=view_as_merged),
             instead(merge=merge_by_stride),
             instead(
-                merge=lambda at, context: context.reshape(at.batch, -1, at.rows).swapaxes(1, 2)
+                merge=lambda setup, context: context.reshape(setup.batch, -1, setup.rows).swapaxes(1, 2)
             ),  # tokens as columns
         ),
         needs=("layer",),
@@ -343,9 +345,9 @@ MISTAKES = {
         stage="output",
         changes=(
             instead(gather=swap_batch_and_heads),
-            instead(gather=lambda at, context: context.reshape(context.swapaxes(0, 1).shape).swapaxes(0, 1)),
-            instead(merge=lambda at, context: steps.join_heads(swap_batch_and_heads(at, context))),
-            instead(merge=lambda at, context: context.swapaxes(0, 1).reshape(at.batch, at.rows, -1)),
+            instead(gather=lambda setup, context: context.reshape(context.swapaxes(0, 1).shape).swapaxes(0, 1)),
+            instead(merge=lambda setup, context: steps.join_heads(swap_batch_and_heads(setup, context))),
+            instead(merge=lambda setup, context: context.swapaxes(0, 1).reshape(setup.batch, setup.rows, -1)),
             instead(merge=merge_in_order(0, 2, 1, 3)),
             instead(merge=merge_in_order(2, 1, 0, 3)),
         ),
@@ -373,7 +375,7 @@ MISTAKES = {
         fix="put head 0 first and head h - 1 last",
         seen="a list of heads built from the end",
         stage="output",
-        changes=(around("gather", lambda gather, at, context: gather(at, context)[:, ::-1]),),
+        changes=(around("gather", lambda gather, setup, context: gather(setup, context)[:, ::-1]),),
     ),
     "heads_averaged": Mistake(
         says="The heads are averaged or summed instead of concatenated.",
@@ -394,7 +396,7 @@ MISTAKES = {
         fix="repeat each key/value head h / g times; do not tile them",
         seen="onnx PR 7274; axlearn PR 842; ONNXim PR 34",
         stage="k",
-        changes=(share_groups(lambda at: np.arange(at.heads) % at.groups),),
+        changes=(share_groups(lambda setup: np.arange(setup.heads) % setup.groups),),
         needs=("shared",),
     ),
     "kv_heads_first": Mistake(
@@ -403,8 +405,8 @@ MISTAKES = {
         seen="broadcast of k[:, :1]; tiny-universe issue 21",
         stage="k",
         changes=(
-            share_groups(lambda at: np.zeros(at.heads, np.int64)),
-            share_groups(lambda at: np.minimum(np.arange(at.heads), at.groups - 1)),
+            share_groups(lambda setup: np.zeros(setup.heads, np.int64)),
+            share_groups(lambda setup: np.minimum(np.arange(setup.heads), setup.groups - 1)),
         ),
         needs=("shared",),
     ),
@@ -470,8 +472,8 @@ MISTAKES = {
         seen="sequence_labeling_tf PR 83; LLMs-from-scratch issue 67",
         stage="output",
         changes=(
-            instead(finish=lambda at, merged, weight, bias: merged),
-            instead(finish=lambda at, merged, weight, bias: merged if bias is None else merged + bias),
+            instead(finish=lambda setup, merged, weight, bias: merged),
+            instead(finish=lambda setup, merged, weight, bias: merged if bias is None else merged + bias),
         ),
         needs=("output",),
     ),

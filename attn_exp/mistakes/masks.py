@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.forms.pipeline import At, Recipe, Step
+from attn_exp.forms.pipeline import Recipe, Setup, Step
 from attn_exp.mistakes.mistake import Change, Mistake, around, instead, together
 from attn_exp.rules.grid import Grid
 from attn_exp.rules.masks.array import Allowed
@@ -51,11 +51,11 @@ def change_causal(allows: Callable[[Grid], Any]) -> Change:
     return change_each(Causal, lambda mask: MaskFunction(allows))
 
 
-def place_first_query(offset: Callable[[At], int]) -> Change:
+def place_first_query(offset: Callable[[Setup], int]) -> Change:
     """Evaluate the masks as if the first query were at position `offset`."""
 
-    def allowed(step: Step, at: At) -> Any:
-        return step(replace(at, rules=replace(at.rules, offset=offset(at))))
+    def allowed(step: Step, setup: Setup) -> Any:
+        return step(replace(setup, rules=replace(setup.rules, offset=offset(setup))))
 
     return around("allowed", allowed)
 
@@ -81,7 +81,7 @@ def widen_window(left: int, right: int) -> Change:
 
 
 def change_all_masks(transform: Callable[[Any], Any]) -> Change:
-    change = around("allowed", lambda allowed, at: transform(allowed(at)))
+    change = around("allowed", lambda allowed, setup: transform(allowed(setup)))
     return lambda recipe: change(recipe) if recipe.rules.masks else recipe
 
 
@@ -93,28 +93,28 @@ FILLS = (-10.0, -1.0, -2.0, -3.0, -4.0, -5.0, -8.0, -9.0, -15.0, -20.0, -30.0, 1
 
 
 def fill_hidden(number: float) -> Change:
-    return instead(forbid=lambda at, logits, allowed: np.where(allowed, logits, number))
+    return instead(forbid=lambda setup, logits, allowed: np.where(allowed, logits, number))
 
 
 def add_to_hidden(number: float) -> Change:
-    return instead(forbid=lambda at, logits, allowed: np.where(allowed, logits, logits + number))
+    return instead(forbid=lambda setup, logits, allowed: np.where(allowed, logits, logits + number))
 
 
 def mask_weights(fill: float, *, added: bool = False) -> Change:
     """Mask the weights instead of the logits: replace the weights of hidden keys with `fill`, or add it to them."""
 
-    def after(step: Step, at: At, weights: Array, allowed: Array) -> Any:
-        changed_weights = step(at, weights, allowed)
+    def after(step: Step, setup: Setup, weights: Array, allowed: Array) -> Any:
+        changed_weights = step(setup, weights, allowed)
         return np.where(allowed, changed_weights, changed_weights + fill if added else fill)
 
-    return together(instead(forbid=lambda at, logits, allowed: logits), around("after", after))
+    return together(instead(forbid=lambda setup, logits, allowed: logits), around("after", after))
 
 
 def use_first_mask(axis: str) -> Change:
     """Use the mask of the first example for the whole batch, or that of the first head for all heads."""
 
-    def take_first(step: Step, at: At) -> Any:
-        allowed = np.broadcast_to(step(at), (at.batch, at.heads, at.rows, at.keys))
+    def take_first(step: Step, setup: Setup) -> Any:
+        allowed = np.broadcast_to(step(setup), (setup.batch, setup.heads, setup.rows, setup.keys))
         return allowed[:1] if axis == "entry" else allowed[:, :1]
 
     return around("allowed", take_first)
@@ -123,14 +123,14 @@ def use_first_mask(axis: str) -> Change:
 def tile_masks(head_major: bool) -> Change:
     """Repeat per-example masks along an axis `[b*h]`, with batch and heads in the wrong order."""
 
-    def tile(step: Step, at: At) -> Any:
-        allowed = np.broadcast_to(step(at), (at.batch, at.heads, at.rows, at.keys))
+    def tile(step: Step, setup: Setup) -> Any:
+        allowed = np.broadcast_to(step(setup), (setup.batch, setup.heads, setup.rows, setup.keys))
         if (allowed != allowed[:, :1]).any():  # per-head masks are not repeated
             return allowed
-        index = np.arange(at.batch * at.heads)
-        example_of = index // at.heads if head_major else index % at.batch
-        order = index.reshape(at.heads, at.batch).T if head_major else index.reshape(at.batch, at.heads)
-        return allowed[example_of[order], np.arange(at.heads)]
+        index = np.arange(setup.batch * setup.heads)
+        example_of = index // setup.heads if head_major else index % setup.batch
+        order = index.reshape(setup.heads, setup.batch).T if head_major else index.reshape(setup.batch, setup.heads)
+        return allowed[example_of[order], np.arange(setup.heads)]
 
     return around("allowed", tile)
 
@@ -149,13 +149,13 @@ def hide_padded_queries(recipe: Recipe) -> Recipe:
 def hide_all(weight_of: Callable[[int], float]) -> Change:
     """Hide every key if there is a mask; each of n keys then gets the weight `left(n)`."""
     change = instead(
-        forbid=lambda at, logits, allowed: logits,
-        normalize=lambda at, masked: np.full(masked.shape, weight_of(masked.shape[-1])),
+        forbid=lambda setup, logits, allowed: logits,
+        normalize=lambda setup, masked: np.full(masked.shape, weight_of(masked.shape[-1])),
     )
     return lambda recipe: change(recipe) if recipe.rules.masks else recipe
 
 
-def show_only_hidden(at: At, logits: Array, allowed: Array) -> Array:
+def show_only_hidden(setup: Setup, logits: Array, allowed: Array) -> Array:
     """Show only the hidden keys, with equal logits: next to 1e9, float32 cannot represent a score."""
     return np.where(np.asarray(allowed).all(axis=-1, keepdims=True), logits, np.where(allowed, -np.inf, 0.0))
 
@@ -283,7 +283,7 @@ MISTAKES = {
         seen="scores = tril(scores); scores.masked_fill(scores == 0, -inf)",
         stage="masked",
         changes=tuple(
-            instead(forbid=lambda at, logits, allowed, fill=fill: np.where(allowed & (logits != 0), logits, fill))
+            instead(forbid=lambda setup, logits, allowed, fill=fill: np.where(allowed & (logits != 0), logits, fill))
             for fill in (-math.inf, -1e9)
         ),
         of_code=True,
@@ -330,7 +330,7 @@ MISTAKES = {
         fix="query i sees keys j <= i + (keys - queries); if the top left is intended, check with align=top_left",
         seen="PyTorch issues 108108 and 144858; flash-attention issue 282",
         stage="masked",
-        changes=(place_first_query(lambda at: 0),),
+        changes=(place_first_query(lambda setup: 0),),
         needs=("causal",),
     ),
     "causal_bottom_right": Mistake(
@@ -338,7 +338,7 @@ MISTAKES = {
         fix="query i sees keys j <= i; if the bottom right is intended, check with align=bottom_right",
         seen="flash-attention from 2.1 on; mlx PR 2836",
         stage="masked",
-        changes=(place_first_query(lambda at: at.keys - at.rows),),
+        changes=(place_first_query(lambda setup: setup.keys - setup.rows),),
         needs=("causal",),
     ),
     "padding_one_long": Mistake(

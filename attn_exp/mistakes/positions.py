@@ -9,7 +9,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.forms import steps
-from attn_exp.forms.pipeline import At
+from attn_exp.forms.pipeline import Setup
 from attn_exp.mistakes.mistake import Change, Mistake, around, instead
 from attn_exp.rules.positions.position import Position
 from attn_exp.rules.positions.rope import Rope
@@ -17,14 +17,15 @@ from attn_exp.rules.positions.rope import Rope
 
 def skip_positions(affected: str) -> Change:
     return around(
-        "place", lambda step, at, side, heads, positions: step(at, side, heads, () if side == affected else positions)
+        "place",
+        lambda step, setup, side, heads, positions: step(setup, side, heads, () if side == affected else positions),
     )
 
 
 def shift_positions(affected: str, shift: int) -> Change:
 
-    def place(at: At, side: str, heads: Array, positions: Sequence[Position]) -> Array:
-        start = ((at.past or at.rules.offset) if side == "q" else 0) + (shift if side == affected else 0)
+    def place(setup: Setup, side: str, heads: Array, positions: Sequence[Position]) -> Array:
+        start = ((setup.past or setup.rules.offset) if side == "q" else 0) + (shift if side == affected else 0)
         for position in positions if side != "v" else ():
             heads = steps.encode_position(position, heads, start)
         return heads
@@ -106,7 +107,7 @@ MISTAKES = {
         changes=(
             around(
                 "place",
-                lambda step, at, side, heads, positions: step(at, "k" if side == "v" else side, heads, positions),
+                lambda step, setup, side, heads, positions: step(setup, "k" if side == "v" else side, heads, positions),
             ),
         ),
         needs=("rope",),

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.forms.pipeline import At, Recipe, Step
+from attn_exp.forms.pipeline import Recipe, Setup, Step
 from attn_exp.mistakes.mistake import Change, Mistake, around
 
 HALF_DTYPES = ("float16", "bfloat16")
@@ -24,8 +24,8 @@ def round_to_half(array: Array, dtype: str) -> Array:
 
 def halve_precision(dtype: str, *names: str) -> Change:
 
-    def round_step(step: Step, at: At, *operands: Array) -> Any:
-        return round_to_half(step(at, *(round_to_half(operand, dtype) for operand in operands)), dtype)
+    def round_step(step: Step, setup: Setup, *operands: Array) -> Any:
+        return round_to_half(step(setup, *(round_to_half(operand, dtype) for operand in operands)), dtype)
 
     def change(recipe: Recipe) -> Recipe:
         for name in names:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.forms.pipeline import At, Recipe, Step
+from attn_exp.forms.pipeline import Recipe, Setup, Step
 from attn_exp.mistakes.mistake import Change, Mistake, around, instead
 
 
@@ -19,22 +19,22 @@ def view_transposed(side: Array) -> Array:
 def mix_queries(recipe: Recipe) -> Recipe:
     inputs = {}
 
-    def score(at: At, q: Array, k: Array) -> Any:
+    def score(setup: Setup, q: Array, k: Array) -> Any:
         inputs["q"] = q
-        return recipe.score(at, q, k)
+        return recipe.score(setup, q, k)
 
-    def mix(at: At, weights: Array, v: Array, k: Array) -> Any:
-        return recipe.mix(at, weights, inputs["q"], k)
+    def mix(setup: Setup, weights: Array, v: Array, k: Array) -> Any:
+        return recipe.mix(setup, weights, inputs["q"], k)
 
     return instead(score=score, mix=mix)(recipe)
 
 
-def multiply_sums(score: Step, at: At, q: Array, k: Array) -> Array:
+def multiply_sums(score: Step, setup: Setup, q: Array, k: Array) -> Array:
     """Sum the features of queries and of keys separately, like an einsum with different letters for the two."""
     return np.asarray(q.sum(axis=-1)[..., :, None] * k.sum(axis=-1)[..., None, :])
 
 
-def sum_separately(mix: Step, at: At, weights: Array, v: Array, k: Array) -> Array:
+def sum_separately(mix: Step, setup: Setup, weights: Array, v: Array, k: Array) -> Array:
     value_sums = v.sum(axis=-2, keepdims=True)
     return np.asarray(
         weights.sum(axis=-1, keepdims=True) * np.broadcast_to(value_sums, (*value_sums.shape[:-2], 1, v.shape[-1]))
@@ -71,7 +71,7 @@ MISTAKES = {
         seen="projections in the order k, q, v; tokens as columns read as rows",
         stage="scores",
         changes=(
-            around("score", lambda score, at, q, k: score(at, k, q)),
+            around("score", lambda score, setup, q, k: score(setup, k, q)),
             swap_projections(q="k", k="q"),  # W_q and W_k are swapped, and so are q and k
         ),
     ),
@@ -81,8 +81,8 @@ MISTAKES = {
         seen="Understanding Deep Learning, notebook 12.1; SAGAN issue 11",
         stage="context",
         changes=(
-            around("mix", lambda mix, at, weights, v, k: mix(at, weights.swapaxes(-1, -2), v, k)),
-            around("after", lambda after, at, weights, allowed: after(at, weights, allowed).swapaxes(-1, -2)),
+            around("mix", lambda mix, setup, weights, v, k: mix(setup, weights.swapaxes(-1, -2), v, k)),
+            around("after", lambda after, setup, weights, allowed: after(setup, weights, allowed).swapaxes(-1, -2)),
         ),
     ),
     "keys_viewed": Mistake(
@@ -90,7 +90,7 @@ MISTAKES = {
         fix="k.transpose(-2, -1), not k.view or k.reshape",
         seen="hyunwoongko/transformer, k.view(batch, head, d, length)",
         stage="scores",
-        changes=(around("score", lambda score, at, q, k: score(at, q, view_transposed(k))),),
+        changes=(around("score", lambda score, setup, q, k: score(setup, q, view_transposed(k))),),
         of_code=True,
     ),
     "values_viewed": Mistake(
@@ -98,7 +98,7 @@ MISTAKES = {
         fix="transpose, not view or reshape",
         seen="v.reshape(b, h, d, s) before an einsum of hds",
         stage="context",
-        changes=(around("mix", lambda mix, at, weights, v, k: mix(at, weights, view_transposed(v), k)),),
+        changes=(around("mix", lambda mix, setup, weights, v, k: mix(setup, weights, view_transposed(v), k)),),
         of_code=True,
     ),
     "keys_from_queries": Mistake(
@@ -107,7 +107,7 @@ MISTAKES = {
         seen="q @ q.transpose; W_q used for the keys too",
         stage="scores",
         changes=(
-            around("score", lambda score, at, q, k: score(at, q, q)),
+            around("score", lambda score, setup, q, k: score(setup, q, q)),
             swap_projections(k="q"),
             choose_sources("q", "k"),
             choose_sources("k"),
@@ -119,7 +119,11 @@ MISTAKES = {
         fix="scores = q @ k^T",
         seen="query = key.reshape(...); W_k used for the queries too",
         stage="scores",
-        changes=(around("score", lambda score, at, q, k: score(at, k, k)), swap_projections(q="k"), choose_sources()),
+        changes=(
+            around("score", lambda score, setup, q, k: score(setup, k, k)),
+            swap_projections(q="k"),
+            choose_sources(),
+        ),
         of_code=True,
     ),
     "values_from_queries": Mistake(
@@ -154,7 +158,9 @@ MISTAKES = {
         changes=(
             around(
                 "mix",
-                lambda mix, at, weights, v, k: mix(at, np.where(np.eye(*weights.shape[-2:]) > 0, weights, 0.0), v, k),
+                lambda mix, setup, weights, v, k: mix(
+                    setup, np.where(np.eye(*weights.shape[-2:]) > 0, weights, 0.0), v, k
+                ),
             ),
         ),
         of_code=True,
@@ -182,7 +188,7 @@ MISTAKES = {
         seen="k passed twice to an attention function",
         stage="context",
         changes=(
-            around("mix", lambda mix, at, weights, v, k: mix(at, weights, k, k)),
+            around("mix", lambda mix, setup, weights, v, k: mix(setup, weights, k, k)),
             swap_projections(v="k"),  # W_k projects the values too
         ),
     ),

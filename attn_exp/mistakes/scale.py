@@ -7,23 +7,23 @@ from collections.abc import Callable
 
 import numpy as np
 
-from attn_exp.forms.pipeline import At
+from attn_exp.forms.pipeline import Setup
 from attn_exp.mistakes.mistake import Change, Mistake, around, instead, together
 
 
 def multiply_scale(factor: float) -> Change:
-    return around("scaled", lambda scaled, at, scores: scaled(at, scores) * factor)
+    return around("scaled", lambda scaled, setup, scores: scaled(setup, scores) * factor)
 
 
 def use_constant(factor: float) -> Change:
     """Multiply the scores by a constant instead of the scale."""
-    return instead(scaled=lambda at, scores: scores * factor)
+    return instead(scaled=lambda setup, scores: scores * factor)
 
 
-def scale_weights(factor: Callable[[At], float]) -> Change:
+def scale_weights(factor: Callable[[Setup], float]) -> Change:
     return together(
-        instead(scaled=lambda at, scores: scores),
-        around("after", lambda after, at, weights, allowed: after(at, weights, allowed) * factor(at)),
+        instead(scaled=lambda setup, scores: scores),
+        around("after", lambda after, setup, weights, allowed: after(setup, weights, allowed) * factor(setup)),
     )
 
 
@@ -35,14 +35,14 @@ MISTAKES = {
         fix="logits = scores / sqrt(d)",
         seen="readers of the Annotated Transformer; Understanding Deep Learning, notebook 12.1",
         stage="logits",
-        changes=(instead(scaled=lambda at, scores: scores),),
+        changes=(instead(scaled=lambda setup, scores: scores),),
     ),
     "scale_by_d": Mistake(
         says="The scores are divided by d instead of sqrt(d).",
         fix="logits = scores / sqrt(d)",
         seen="aprender PR 1258 tests for it",
         stage="logits",
-        changes=(instead(scaled=lambda at, scores: scores / at.size),),
+        changes=(instead(scaled=lambda setup, scores: scores / setup.size),),
     ),
     "scale_by_sqrt_d_model": Mistake(
         says="The scores are divided by the square root of the model size instead of the head size.",
@@ -50,8 +50,10 @@ MISTAKES = {
         seen="d_model instead of d_k in many multi-head layers",
         stage="logits",
         changes=(
-            instead(scaled=lambda at, scores: scores / math.sqrt(at.width)),  # the width of x
-            instead(scaled=lambda at, scores: scores / math.sqrt(at.heads * at.size)),  # of all heads side by side
+            instead(scaled=lambda setup, scores: scores / math.sqrt(setup.width)),  # the width of x
+            instead(
+                scaled=lambda setup, scores: scores / math.sqrt(setup.heads * setup.size)
+            ),  # of all heads side by side
         ),
     ),
     "scale_by_sqrt_heads": Mistake(
@@ -59,21 +61,21 @@ MISTAKES = {
         fix="divide by sqrt(q.shape[-1])",
         seen="the wrong one of q's four axes",
         stage="logits",
-        changes=(instead(scaled=lambda at, scores: scores / math.sqrt(at.heads)),),
+        changes=(instead(scaled=lambda setup, scores: scores / math.sqrt(setup.heads)),),
     ),
     "scale_by_sqrt_keys": Mistake(
         says="The scores are divided by the square root of the number of keys instead of the head size.",
         fix="divide by sqrt(k.shape[-1])",
         seen="shape[-2] instead of shape[-1]",
         stage="logits",
-        changes=(instead(scaled=lambda at, scores: scores / math.sqrt(at.keys)),),
+        changes=(instead(scaled=lambda setup, scores: scores / math.sqrt(setup.keys)),),
     ),
     "scale_by_keys": Mistake(
         says="The scores are divided by the number of keys.",
         fix="divide by sqrt(k.shape[-1])",
         seen="k.shape[0] of a key matrix",
         stage="logits",
-        changes=(instead(scaled=lambda at, scores: scores / at.keys),),
+        changes=(instead(scaled=lambda setup, scores: scores / setup.keys),),
         of_code=True,
     ),
     "scores_negated": Mistake(
@@ -89,7 +91,11 @@ MISTAKES = {
         fix="logits = scores / sqrt(d)",
         seen="a temperature left in; the fourth root of d, meant for q and for k, applied to the scores once",
         stage="logits",
-        changes=(multiply_scale(0.5), multiply_scale(2.0), instead(scaled=lambda at, scores: scores / at.size**0.25)),
+        changes=(
+            multiply_scale(0.5),
+            multiply_scale(2.0),
+            instead(scaled=lambda setup, scores: scores / setup.size**0.25),
+        ),
         of_code=True,
     ),
     "scale_fixed": Mistake(
@@ -106,8 +112,8 @@ MISTAKES = {
         seen="q.shape[0] or q.size(0) instead of the last axis",
         stage="logits",
         changes=(
-            instead(scaled=lambda at, scores: scores / math.sqrt(at.batch)),
-            instead(scaled=lambda at, scores: scores / at.batch),
+            instead(scaled=lambda setup, scores: scores / math.sqrt(setup.batch)),
+            instead(scaled=lambda setup, scores: scores / setup.batch),
         ),
         needs=("batch",),
         of_code=True,
@@ -117,7 +123,7 @@ MISTAKES = {
         fix="divide by sqrt(q.shape[-1])",
         seen="num_heads instead of head_dim",
         stage="logits",
-        changes=(instead(scaled=lambda at, scores: scores / at.heads),),
+        changes=(instead(scaled=lambda setup, scores: scores / setup.heads),),
         of_code=True,
     ),
     "scale_by_sqrt_queries": Mistake(
@@ -125,7 +131,7 @@ MISTAKES = {
         fix="divide by sqrt(q.shape[-1])",
         seen="q.shape[-2] instead of q.shape[-1]",
         stage="logits",
-        changes=(instead(scaled=lambda at, scores: scores / math.sqrt(at.rows)),),
+        changes=(instead(scaled=lambda setup, scores: scores / math.sqrt(setup.rows)),),
         of_code=True,
     ),
     "scale_multiplied": Mistake(
@@ -134,12 +140,12 @@ MISTAKES = {
         seen="a factor instead of its inverse; / d**-0.5 and / d**-2",
         stage="logits",
         changes=(
-            instead(scaled=lambda at, scores: scores * math.sqrt(at.size)),
-            instead(scaled=lambda at, scores: scores * at.size),
-            instead(scaled=lambda at, scores: scores * at.size**2),
-            *(instead(scaled=lambda at, scores, power=power: scores * at.width**power) for power in (0.5, 1.0)),
+            instead(scaled=lambda setup, scores: scores * math.sqrt(setup.size)),
+            instead(scaled=lambda setup, scores: scores * setup.size),
+            instead(scaled=lambda setup, scores: scores * setup.size**2),
+            *(instead(scaled=lambda setup, scores, power=power: scores * setup.width**power) for power in (0.5, 1.0)),
             *(
-                instead(scaled=lambda at, scores, power=power: scores * (at.heads * at.size) ** power)
+                instead(scaled=lambda setup, scores, power=power: scores * (setup.heads * setup.size) ** power)
                 for power in (0.5, 1.0)
             ),
         ),
@@ -149,7 +155,7 @@ MISTAKES = {
         fix="logits = scores / sqrt(d), with a single slash",
         seen="scores // math.sqrt(d_k)",
         stage="logits",
-        changes=(around("scaled", lambda scaled, at, scores: np.floor(scaled(at, scores))),),
+        changes=(around("scaled", lambda scaled, setup, scores: np.floor(scaled(setup, scores))),),
         of_code=True,
     ),
     "scale_twice": Mistake(
@@ -157,7 +163,7 @@ MISTAKES = {
         fix="apply the scale once",
         seen="a library's attention called with q already scaled",
         stage="logits",
-        changes=(instead(scaled=lambda at, scores: scores * at.rules.scale**2),),
+        changes=(instead(scaled=lambda setup, scores: scores * setup.rules.scale**2),),
     ),
     "scale_after_softmax": Mistake(
         says="The weights are scaled after the softmax instead of the scores before it.",
@@ -165,10 +171,10 @@ MISTAKES = {
         seen="missing parentheses: softmax(q k^T) / sqrt(d)",
         stage="weights",
         changes=(
-            scale_weights(lambda at: at.rules.scale),
-            scale_weights(lambda at: at.width**-0.5),  # the width of x
-            scale_weights(lambda at: (at.heads * at.size) ** -0.5),  # of all heads side by side
-            scale_weights(lambda at: 1.0 / at.size),
+            scale_weights(lambda setup: setup.rules.scale),
+            scale_weights(lambda setup: setup.width**-0.5),  # the width of x
+            scale_weights(lambda setup: (setup.heads * setup.size) ** -0.5),  # of all heads side by side
+            scale_weights(lambda setup: 1.0 / setup.size),
         ),
         also=("", "scale_by_sqrt_d_model", "scale_by_sqrt_d_model"),
     ),

@@ -88,15 +88,15 @@ def keep_only(is_kept: Callable[[Score], bool]) -> Change:
     return lambda recipe: recipe.with_rules(scores=tuple(rule for rule in recipe.rules.scores if is_kept(rule)))
 
 
-skip_softcap = instead(bent=lambda at, logits: logits)
+skip_softcap = instead(bent=lambda setup, logits: logits)
 
 
 def cap_before_scale(recipe: Recipe) -> Recipe:
-    return skip_softcap(instead(scaled=lambda at, scores: recipe.scaled(at, recipe.bent(at, scores)))(recipe))
+    return skip_softcap(instead(scaled=lambda setup, scores: recipe.scaled(setup, recipe.bent(setup, scores)))(recipe))
 
 
 def cap_after_mask(recipe: Recipe) -> Recipe:
-    change = instead(forbid=lambda at, logits, allowed: recipe.bent(at, recipe.forbid(at, logits, allowed)))
+    change = instead(forbid=lambda setup, logits, allowed: recipe.bent(setup, recipe.forbid(setup, logits, allowed)))
     return skip_softcap(change(recipe))
 
 

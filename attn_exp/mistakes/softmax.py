@@ -8,7 +8,7 @@ import numpy as np
 
 from attn_exp.arrays import Array, Shape
 from attn_exp.forms import steps
-from attn_exp.forms.pipeline import At, Recipe, Step
+from attn_exp.forms.pipeline import Recipe, Setup, Step
 from attn_exp.mistakes.mistake import Change, Mistake, around, instead
 
 
@@ -18,8 +18,8 @@ def softmax_over(*axes: int, empty: float | None = 0.0) -> Change:
     `empty=None` gives equal weights, as a softmax does if hidden places are filled with a large finite number.
     """
 
-    def normalize(at: At, masked: Array) -> Array:
-        axis = tuple(axis for axis in axes if axis or not at.independent)
+    def normalize(setup: Setup, masked: Array) -> Array:
+        axis = tuple(axis for axis in axes if axis or not setup.independent)
         powers = np.exp(masked - row_maximum(masked, axis))
         total = powers.sum(axis=axis, keepdims=True)
         where_empty = total.size / max(powers.size, 1) if empty is None else empty
@@ -34,14 +34,14 @@ def row_maximum(masked: Array, axis: int | Shape) -> Array:
 
 
 def softmax_again_over(axis: int) -> Change:
-    return around("normalize", lambda normalize, at, masked: steps.softmax(normalize(at, masked), axis))
+    return around("normalize", lambda normalize, setup, masked: steps.softmax(normalize(setup, masked), axis))
 
 
 def subtract_maximum(*axes: int, in_numerator: bool = True, in_denominator: bool = True) -> Change:
     """Subtract the maximum along these axes in the numerator, the denominator, or both."""
 
-    def normalize(at: At, masked: Array) -> Array:
-        axis = tuple(axis for axis in axes if axis or not at.independent) or None
+    def normalize(setup: Setup, masked: Array) -> Array:
+        axis = tuple(axis for axis in axes if axis or not setup.independent) or None
         lowered = np.exp(masked - masked.max(axis=axis, keepdims=True))
         powers, summed = (lowered if is_lowered else np.exp(masked) for is_lowered in (in_numerator, in_denominator))
         return np.asarray(powers / summed.sum(axis=-1, keepdims=True))
@@ -55,7 +55,7 @@ def use_other_rows(maxima_along_keys: bool | None, sums_along_keys: bool) -> Cha
     def broadcast(rows: Array, along_keys: bool) -> Array:
         return rows[..., None, :] if along_keys else rows[..., None]
 
-    def normalize(at: At, masked: Array) -> Array:
+    def normalize(setup: Setup, masked: Array) -> Array:
         powers = np.exp(
             masked if maxima_along_keys is None else masked - broadcast(masked.max(axis=-1), maxima_along_keys)
         )
@@ -67,7 +67,7 @@ def use_other_rows(maxima_along_keys: bool | None, sums_along_keys: bool) -> Cha
 def with_epsilon(epsilon: float, largest: bool = True) -> Change:
     """Add a number to the sum of exponentials; `largest` tells whether the maximum is subtracted first."""
 
-    def normalize(at: At, masked: Array) -> Array:
+    def normalize(setup: Setup, masked: Array) -> Array:
         powers = np.exp(masked - row_maximum(masked, -1)) if largest else np.exp(masked)
         return np.asarray(powers / (powers.sum(axis=-1, keepdims=True) + epsilon))
 
@@ -81,18 +81,18 @@ def divide_by_sum(rows: Array) -> Array:
     return np.asarray(rows / rows.sum(axis=-1, keepdims=True))
 
 
-def skip_exponentials(at: At, masked: Array) -> Array:
+def skip_exponentials(setup: Setup, masked: Array) -> Array:
     return divide_by_sum(np.where(np.isneginf(masked), 0.0, masked))
 
 
-def repeat_masked_softmax(normalize: Step, at: At, masked: Array) -> Array:
-    return steps.softmax(np.where(np.isneginf(masked), -np.inf, normalize(at, masked)), -1)
+def repeat_masked_softmax(normalize: Step, setup: Setup, masked: Array) -> Array:
+    return steps.softmax(np.where(np.isneginf(masked), -np.inf, normalize(setup, masked)), -1)
 
 
 def log_softmax(lowest: float) -> Change:
     """Return log-weights; `lowest` replaces the logits of hidden keys."""
 
-    def normalize(normalize: Step, at: At, masked: Array) -> Array:
+    def normalize(normalize: Step, setup: Setup, masked: Array) -> Array:
         filled = np.where(np.isneginf(masked), lowest, masked)
         largest = row_maximum(masked, -1)
         return np.asarray(filled - largest - np.log(np.exp(masked - largest).sum(axis=-1, keepdims=True)))
@@ -100,14 +100,14 @@ def log_softmax(lowest: float) -> Change:
     return around("normalize", normalize)
 
 
-def skip_maximum(at: At, masked: Array) -> Array:
+def skip_maximum(setup: Setup, masked: Array) -> Array:
     return divide_by_sum(np.exp(masked))
 
 
 def skip_maximum_in_float32(least: float) -> Change:
     """Take the exponentials in float32: they overflow above 88, and those below `least` become 0."""
 
-    def normalize(at: At, masked: Array) -> Array:
+    def normalize(setup: Setup, masked: Array) -> Array:
         powers = np.exp(np.asarray(masked, np.float32))
         return divide_by_sum(np.where(powers < least, np.float32(0.0), powers))
 
@@ -117,10 +117,10 @@ def skip_maximum_in_float32(least: float) -> Change:
 def multiply_powers_by_mask(recipe: Recipe) -> Recipe:
     """Multiply the exponentials by the mask: 0 times an overflow is NaN."""
 
-    def normalize(at: At, logits: Array) -> Array:
-        return divide_by_sum(np.exp(logits) * recipe.allowed(at))
+    def normalize(setup: Setup, logits: Array) -> Array:
+        return divide_by_sum(np.exp(logits) * recipe.allowed(setup))
 
-    return instead(forbid=lambda at, logits, allowed: logits, normalize=normalize)(recipe)
+    return instead(forbid=lambda setup, logits, allowed: logits, normalize=normalize)(recipe)
 
 
 MISTAKES = {
@@ -217,7 +217,7 @@ MISTAKES = {
         fix="weights = softmax(logits)",
         seen="first versions of many notebooks; accidental linear attention",
         stage="weights",
-        changes=(instead(normalize=lambda at, masked: np.where(np.isneginf(masked), 0.0, masked)),),
+        changes=(instead(normalize=lambda setup, masked: np.where(np.isneginf(masked), 0.0, masked)),),
     ),
     "sum_normalized": Mistake(
         says="The logits are divided by their sum instead of being passed through a softmax.",
@@ -246,7 +246,7 @@ MISTAKES = {
         fix="multiply the logits by log2(e) where exp2 is used",
         seen="kernels with exp2 whose scale lacks the factor log2(e)",
         stage="weights",
-        changes=(around("normalize", lambda normalize, at, masked: normalize(at, masked * math.log(2))),),
+        changes=(around("normalize", lambda normalize, setup, masked: normalize(setup, masked * math.log(2))),),
     ),
     "no_max_subtraction": Mistake(
         says="The largest logit is not subtracted before exp, so large logits overflow.",

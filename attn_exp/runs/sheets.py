@@ -379,7 +379,7 @@ class Checked:
         return self.grade.mistakes
 
     @property
-    def said(self) -> str:
+    def message(self) -> str:
         """A sentence that describes the mistake or slip, or says that all numbers are right."""
         return worksheet.verdict(self.grade)
 
@@ -389,8 +389,8 @@ class Checked:
 
     @property
     def verdict(self) -> str:
-        """The names of the mistakes, if there are any, and the sentence `said`."""
-        return f"{' and '.join(self.mistakes)}: {self.said}" if self.mistakes else self.said
+        """The names of the mistakes, if there are any, and the sentence `message`."""
+        return f"{' and '.join(self.mistakes)}: {self.message}" if self.mistakes else self.message
 
     def _repr_html_(self) -> str:
         marked = worksheet.render_marked_sheet(

@@ -115,7 +115,7 @@ def test_two_that_compute_the_same_agree_whatever_their_axes_and_names() -> None
 def test_what_parts_two_is_said(one: Callable[..., Any], other: Callable[..., Any], words: str, said: str) -> None:
     verdict = attn_exp.check(one, *words.split(), against=other, quick=True)
     assert not verdict.passed and said in verdict.computes
-    assert other is not with_hidden or [one.state for one in verdict.findings if one.rung == "masks"] == ["held"]
+    assert other is not with_hidden or [one.state for one in verdict.findings if one.question == "masks"] == ["held"]
 
 
 @pytest.mark.long
@@ -140,10 +140,10 @@ def test_two_with_the_same_mistake_agree_and_it_is_said() -> None:
 
 def test_a_difference_of_rounding_and_what_only_one_takes_part_nothing_and_are_said() -> None:
     verdict = attn_exp.check(attend, against=in_float32, quick=True)
-    rounding = next(one for one in verdict.findings if one.rung == "rounding")
-    assert verdict.passed and rounding.state == REMARK and "ulp of float32" in rounding.said
+    rounding = next(one for one in verdict.findings if one.question == "rounding")
+    assert verdict.passed and rounding.state == REMARK and "ulp of float32" in rounding.message
     verdict = attn_exp.check(attend, against=with_mean, quick=True)
-    assert verdict.passed and "only with_mean takes a mask (attn_mask)" in [one.said for one in verdict.findings]
+    assert verdict.passed and "only with_mean takes a mask (attn_mask)" in [one.message for one in verdict.findings]
 
 
 def test_nothing_is_claimed_of_questions_that_only_one_answers() -> None:
@@ -186,7 +186,7 @@ needs_torch = pytest.mark.skipif(not find_spec("torch"), reason="PyTorch is not 
 def test_modules_with_the_same_parameters_part_at_a_stage() -> None:
     verdict = attn_exp.check(Layer, against=Unscaled, quick=True)
     assert "Layer follows the definition; Unscaled computes attention with no_scale" in verdict.computes
-    assert "with the parameters of Layer in both" in verdict.findings[0].said
+    assert "with the parameters of Layer in both" in verdict.findings[0].message
     said = "agree up to the scores q k^T; next, Layer computes the scaled logits as in the definition, Unscaled"
     assert said in verdict.computes
     said = attn_exp.check(Layer, against=Twice, quick=True).computes
@@ -199,10 +199,10 @@ def test_what_cannot_be_given_the_same_is_held_against_the_definition() -> None:
     module = Layer(24, 3)
     before = {name: value.clone() for name, value in module.state_dict().items()}
     verdict = attn_exp.check(Fused, against=module, quick=True, head=3)
-    assert verdict.passed and "each is compared with the definition" in verdict.findings[0].said
+    assert verdict.passed and "each is compared with the definition" in verdict.findings[0].message
     assert all(bool((value == before[name]).all()) for name, value in module.state_dict().items())  # a copy was asked
     verdict = attn_exp.check(Layer, against=attend, quick=True)
-    assert verdict.passed and "one takes q, k, v and the other x" in verdict.findings[0].said
+    assert verdict.passed and "one takes q, k, v and the other x" in verdict.findings[0].message
 
 
 # The command

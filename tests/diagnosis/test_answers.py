@@ -179,9 +179,9 @@ def test_an_array_of_real_numbers_passes_whatever_stands_beside_it(made_of: Call
 @pytest.mark.parametrize("cut", [np.s_[..., :0], np.s_[:0]])
 def test_an_answer_of_no_numbers_is_wrong_in_its_shape(cut: Any) -> None:
     verdict = attn_exp.check(returning(lambda out: out[cut]), quick=True)
-    values = next(finding for finding in verdict.findings if finding.rung == "values")
+    values = next(finding for finding in verdict.findings if finding.question == "values")
     assert (verdict.passed, values.state) == (False, BROKEN)
-    assert values.said.endswith(", expected [2, 6, 9, 8]") and verdict.smallest is not None
+    assert values.message.endswith(", expected [2, 6, 9, 8]") and verdict.smallest is not None
 
 
 def two_axes(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -209,7 +209,7 @@ AXES = [
 @pytest.mark.parametrize(("function", "given", "right"), AXES, ids=[given for _, given, _ in AXES])
 def test_right_numbers_with_another_axis_do_not_pass(function: Callable[..., Any], given: str, right: str) -> None:
     verdict = attn_exp.check(function, quick=True)
-    said = [finding.said for finding in verdict.findings if finding.state == BROKEN]
+    said = [finding.message for finding in verdict.findings if finding.state == BROKEN]
     assert not verdict.passed
     assert said[0].endswith(f"shape {given}, expected {right}"), said
     assert all("shape" in each for each in said), said

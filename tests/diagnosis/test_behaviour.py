@@ -72,10 +72,14 @@ SHOWN: list[tuple[Callable[..., Any], str, str, str]] = [
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("function", "rung", "state", "said"), SHOWN, ids=lambda value: getattr(value, "__name__", ""))
-def test_what_several_calls_show_is_a_finding(function: Callable[..., Any], rung: str, state: str, said: str) -> None:
+@pytest.mark.parametrize(
+    ("function", "question", "state", "said"), SHOWN, ids=lambda value: getattr(value, "__name__", "")
+)
+def test_what_several_calls_show_is_a_finding(
+    function: Callable[..., Any], question: str, state: str, said: str
+) -> None:
     verdict = attn_exp.check(function, quick=True)
-    assert [(each.state, each.said) for each in verdict.findings if each.rung == rung] == [(state, said)]
+    assert [(each.state, each.message) for each in verdict.findings if each.question == question] == [(state, said)]
 
 
 @pytest.mark.long
@@ -110,4 +114,4 @@ def test_gradients_are_those_of_the_numbers(name: str, state: str, said: str) ->
         "cut": lambda q, k, v: plain(q.detach(), k.detach(), v.detach()),
     }
     verdict = attn_exp.check(made.get(name, lambda q, k, v: Slope.apply(plain(q, k, v))), "takes=torch", quick=True)
-    assert [(each.state, each.said) for each in verdict.findings if each.rung == "gradients"] == [(state, said)]
+    assert [(each.state, each.message) for each in verdict.findings if each.question == "gradients"] == [(state, said)]

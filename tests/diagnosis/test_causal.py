@@ -121,7 +121,7 @@ class HidesNothing(WithoutMatrices):
 def test_a_class_that_may_be_causal_is_asked_both_ways(kind: Any, names: tuple[str, ...]) -> None:
     verdict = attn_exp.check(kind, quick=True)
     assert verdict.mistakes == names and verdict.passed == (not names), verdict
-    states = [one.state for one in verdict.findings if one.rung == "made causal"]
+    states = [one.state for one in verdict.findings if one.question == "made causal"]
     assert not issubclass(kind, Told) or (states == [HELD] if not names else HELD not in states)
 
 

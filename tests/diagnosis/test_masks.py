@@ -82,8 +82,8 @@ def read_within(q: Any, k: Any, v: Any, mask: Any = None) -> Any:
 )  # fmt: skip
 def test_a_right_function_passes_whatever_mask_it_wants(function: Callable[..., Any], said: str) -> None:
     verdict = attn_exp.check(function, quick=True)
-    assert verdict.passed and said in verdict.findings[0].said, verdict
-    assert any(one.rung in ("masks", "padding") and one.state == HELD for one in verdict.findings)
+    assert verdict.passed and said in verdict.findings[0].message, verdict
+    assert any(one.question in ("masks", "padding") and one.state == HELD for one in verdict.findings)
 
 
 def causal_and_added(q: Any, k: Any, v: Any, mask: Any = None) -> Any:
@@ -183,7 +183,7 @@ def test_each_of_two_masks_is_read_in_its_own_convention_which_is_said(
 ) -> None:
     verdict = attn_exp.check(function, quick=True)
     assert not verdict.is_wrong, verdict.computes
-    said = {one.rung: (one.state, one.said) for one in verdict.findings}
+    said = {one.question: (one.state, one.message) for one in verdict.findings}
     assert said[f"masks as {word}"][0] == state and said[f"masks as {word}"][1].startswith("True means hidden")
     assert {"masks", "padding"} <= said.keys(), "both are asked"
 
@@ -237,7 +237,7 @@ def refusing(q: Any, k: Any, v: Any, softcap: Any = None, window: Any = None) ->
 
 def test_a_keyword_refused_in_words_is_not_offered() -> None:
     verdict = attn_exp.check(refusing, quick=True)
-    states = {one.rung: one.state for one in verdict.findings}
+    states = {one.question: one.state for one in verdict.findings}
     assert verdict.passed and (states["softcap"], states["window"]) == ("not offered", "not offered"), verdict
 
 
@@ -313,4 +313,4 @@ def of_windows(inside: Callable[[Any, Any], Any]) -> Callable[..., Any]:
 def test_a_window_is_a_pair_or_a_number_of_keys(inside: Callable[[Any, Any], Any], named: tuple[str, ...]) -> None:
     verdict = attn_exp.check(of_windows(inside), quick=True)
     assert (verdict.passed, verdict.mistakes) == (not named, named), verdict
-    assert "window" in {one.rung for one in verdict.findings}
+    assert "window" in {one.question for one in verdict.findings}

@@ -160,7 +160,7 @@ def of_four_heads_and_causal(x: Any, W_q: Any, W_k: Any, W_v: Any, W_o: Any) -> 
 def test_heads_in_the_code_are_found(function: Callable[..., Any], under: str) -> None:
     verdict = attn_exp.check(function)
     assert verdict.passed and verdict.right_under == under, verdict
-    states = {one.rung: one.state for one in verdict.findings}
+    states = {one.question: one.state for one in verdict.findings}
     assert function is not of_four_heads or states["masks"] == HELD, verdict
 
 

@@ -16,8 +16,8 @@ from tests.zoo.case import Case
 from tests.zoo.wrong_code import CODE
 
 
-def state(verdict: Verdict, rung: str) -> str:
-    return next(finding.state for finding in verdict.findings if finding.rung == rung)
+def state(verdict: Verdict, question: str) -> str:
+    return next(finding.state for finding in verdict.findings if finding.question == question)
 
 
 # Mistakes that only code makes

@@ -104,7 +104,7 @@ def explained(sheet: Sheet, *stages: str, digits: int = 3, words: tuple[str, ...
 
 
 def find_states(verdict: Verdict) -> dict[str, str]:
-    return {finding.rung: finding.state for finding in verdict.findings}
+    return {finding.question: finding.state for finding in verdict.findings}
 
 
 def named(verdict: Verdict) -> set[frozenset[str]]:
@@ -151,8 +151,8 @@ def test_what_nobody_can_tell_apart_is_named_beside_it() -> None:
 
 def test_the_first_stage_that_is_wrong_is_said() -> None:
     verdict = explained(WRONG["softmax_over_queries"], "scores", "logits", "weights", "output")
-    assert [finding.rung for finding in verdict.findings if finding.state == "broken"] == ["weights"]
-    assert find_states(verdict)["output"] == "held" and "follows" in verdict.findings[-1].said
+    assert [finding.question for finding in verdict.findings if finding.state == "broken"] == ["weights"]
+    assert find_states(verdict)["output"] == "held" and "follows" in verdict.findings[-1].message
     verdict = explained(WRONG["queries_keys_swapped"], "q", "k", "scores", "weights", "output")
     assert verdict.mistakes == ("queries_keys_swapped",) and find_states(verdict)["q"] == "broken", verdict
     assert explained(WRONG["queries_keys_swapped"], "logits").mistakes == ("queries_keys_swapped",), "and no layout"
@@ -190,8 +190,8 @@ def test_two_slips_are_both_found() -> None:
     sheet["output"][0, 3] += 1
     verdict = explained(sheet, "logits", "weights", "output", digits=2)
     broken = [finding for finding in verdict.findings if finding.state == "broken"]
-    assert [finding.rung for finding in broken] == ["logits", "output"]
-    assert broken[0].said.startswith("row sat, key The:") and broken[1].said.startswith("row The, number 4:")
+    assert [finding.question for finding in broken] == ["logits", "output"]
+    assert broken[0].message.startswith("row sat, key The:") and broken[1].message.startswith("row The, number 4:")
 
 
 def test_a_number_from_the_rounded_boxes_before_is_right() -> None:
@@ -225,13 +225,13 @@ def test_a_number_from_the_rounded_boxes_before_is_right() -> None:
 def test_a_harmless_difference_is_no_mistake(sheet: Sheet, stages: tuple[str, ...], remark: str) -> None:
     verdict = explained(sheet, *stages)
     assert verdict.passed and not verdict.mistakes, verdict
-    assert any(remark in finding.said for finding in verdict.findings if finding.state == "remark"), verdict
+    assert any(remark in finding.message for finding in verdict.findings if finding.state == "remark"), verdict
 
 
 def test_tokens_may_stand_in_columns() -> None:
     sheet = worked()
     verdict = attn_exp.explain(*WORDS, weights=text(sheet["weights"].T, 3), output=text(sheet["output"].T, 3))
-    assert verdict.passed and all("rows and columns swapped" in finding.said for finding in verdict.findings)
+    assert verdict.passed and all("rows and columns swapped" in finding.message for finding in verdict.findings)
     wrong = attn_exp.explain(*WORDS, weights=text(WRONG["no_scale"]["weights"].T, 4))
     assert wrong.mistakes == ("no_scale",)
 
@@ -247,7 +247,7 @@ def test_a_part_is_enough() -> None:
         [None, None, float(weights[2, 2].round(3))],
     ]
     verdict = attn_exp.explain(*WORDS, weights=holes)
-    assert verdict.passed and verdict.findings[0].said == "2 of 9 numbers"
+    assert verdict.passed and verdict.findings[0].message == "2 of 9 numbers"
     assert attn_exp.explain(*WORDS, weights=f"[[,{weights[0, 1]:.3f},],[null,_,?],[,,{weights[2, 2]:.3f}]]").passed
     wrong = WRONG["softmax_over_queries"]["weights"][0].round(4).tolist()
     assert ("softmax_over_queries",) in {attn_exp.explain(*WORDS, weights=[wrong]).mistakes}
@@ -331,7 +331,7 @@ def test_heads_stand_one_below_the_other_or_apart() -> None:
     assert attn_exp.explain(*words, weights=weights).passed
     assert attn_exp.explain(*words, weights=weights.reshape(6, 3)).passed
     verdict = attn_exp.explain(*words, weights=weights[0])
-    assert verdict.passed and "the first head" in verdict.findings[0].said
+    assert verdict.passed and "the first head" in verdict.findings[0].message
     assert attn_exp.explain(*words, output=attn_exp.run(*words, mistake="heads_reversed").array("multi_head", "output")
                             ).mistakes == ("heads_reversed",)  # fmt: skip
 

@@ -214,7 +214,7 @@ def test_tables_hold_the_angles_that_are_asked_for(kind: Any, words: str) -> Non
 def test_a_layer_is_asked_with_its_tables_though_nobody_asks_for_positions(kind: Any) -> None:
     verdict = attn_exp.check(kind, quick=True)
     assert verdict.passed
-    assert ("with rotary tables", HELD) in [(one.rung, one.state) for one in verdict.findings]
+    assert ("with rotary tables", HELD) in [(one.question, one.state) for one in verdict.findings]
 
 
 def test_what_tables_turn_wrongly_is_found_though_nobody_asks_for_positions() -> None:

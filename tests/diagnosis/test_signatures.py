@@ -163,7 +163,7 @@ def test_an_array_in_an_unusual_order_that_the_function_refuses_is_not_verified(
     ],
 )
 def test_the_verdict_says_what_was_given(function: Callable[..., Any], said: str) -> None:
-    assert said in attn_exp.check(function, quick=True).findings[0].said
+    assert said in attn_exp.check(function, quick=True).findings[0].message
 
 
 def by_d(q: Any, k: Any, v: Any, d_k: int) -> Any:

@@ -43,7 +43,7 @@ def test_right_numbers_pass_in_full_digits_and_rounded(exercise: Exercise, sides
     for digits in (16, 2):
         checked = exercise.check(scores=(q @ k.T).round(digits), weights=weights.round(digits), output=weights @ v)
         assert (checked.passed, checked.mistakes) == (True, ())
-        assert checked.said == "no number is wrong; some are missing"  # logits were left out
+        assert checked.message == "no number is wrong; some are missing"  # logits were left out
 
 
 def test_a_mistake_has_its_name_and_what_follows_from_it_is_no_mistake(
@@ -79,7 +79,7 @@ def test_blanks_have_the_shape_that_check_takes(tmp_path: Path) -> None:
     assert turned.check(output=output.T).passed
     file = tmp_path / "answers.csv"
     file.write_text(answers.format_answers(turned.paper, filled=True))
-    assert turned.check(str(file)).said == "all right"
+    assert turned.check(str(file)).message == "all right"
 
 
 def test_the_page_is_shown_in_a_frame_and_needs_nothing_from_outside(exercise: Exercise) -> None:

@@ -24,13 +24,13 @@ HUGE = 1e290
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A test case: `rung` is its row in the report, `recipe` the reference computation, `given` the inputs.
+    """A test case: `question` is its row in the report, `recipe` the reference computation, `given` the inputs.
 
     `explicit_scale`: pass the scale instead of relying on the function's default. `optional`: the function may refuse
     the case. `unpromised`: no keyword announces the feature, so an error or a wrong shape means that it is missing.
     """
 
-    rung: str
+    question: str
     recipe: Recipe
     given: Given
     explicit_scale: bool = False
@@ -70,9 +70,9 @@ class Answer:
     axes: str = ""
 
 
-Asked = tuple[Case, Answer]
+CaseAnswer = tuple[Case, Answer]
 """A case that was run, and the answer of the function."""
-Seen = Sequence[Asked]
+Seen = Sequence[CaseAnswer]
 """All cases that were run so far, or some of them, such as the wrong ones."""
 
 

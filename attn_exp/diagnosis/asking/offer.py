@@ -20,7 +20,7 @@ from attn_exp.arrays import Array, Shape
 from attn_exp.diagnosis.asking.case import Case
 from attn_exp.diagnosis.asking.request import Filler, Request
 from attn_exp.forms import steps
-from attn_exp.forms.pipeline import At, Recipe
+from attn_exp.forms.pipeline import Recipe, Setup
 from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.masks.mask import Mask
 from attn_exp.rules.masks.padding import Padding
@@ -140,7 +140,7 @@ class Masking:
     lowest: float = LOWEST
     opposite: bool = False
 
-    def write(self, mask: Array, at: At, blocks: bool = False) -> Any:
+    def write(self, mask: Array, setup: Setup, blocks: bool = False) -> Any:
         """Write a mask `[t s]` or `[b h t s]` in this format; with `blocks`, True means hidden."""
         if self.opposite:
             mask, blocks = ~mask, not blocks
@@ -150,18 +150,18 @@ class Masking:
                 return None
             allowed, mask = ~allowed, ~mask  # "turned"
         if self.kind == "added":
-            return np.where(self.arrange(allowed, at), 0.0, self.lowest)
+            return np.where(self.arrange(allowed, setup), 0.0, self.lowest)
         dtypes = {"booleans": np.bool_, "integers": np.int64, "ones and zeros": np.float64}
-        return self.arrange(mask, at).astype(dtypes[self.kind])
+        return self.arrange(mask, setup).astype(dtypes[self.kind])
 
-    def arrange(self, mask: Array, at: At) -> Array:
+    def arrange(self, mask: Array, setup: Setup) -> Array:
         """Return a mask with the axes of this format; a mask that varies along other axes too keeps those."""
         if self.axes == "t s":
             return mask
-        full = np.ascontiguousarray(np.broadcast_to(mask, (at.batch, at.heads, at.rows, at.keys)))
-        is_individual = mask.shape[:-2] == (at.batch, at.heads)
+        full = np.ascontiguousarray(np.broadcast_to(mask, (setup.batch, setup.heads, setup.rows, setup.keys)))
+        is_individual = mask.shape[:-2] == (setup.batch, setup.heads)
         arranged: dict[str, Array] = {
-            "b h t s": full, "b*h t s": full.reshape(-1, at.rows, at.keys),
+            "b h t s": full, "b*h t s": full.reshape(-1, setup.rows, setup.keys),
             "b 1 t s": full if is_individual else full[:, :1], "b t s": full if is_individual else full[:, 0],
             "b s": full[:, 0, 0], "b 1 s": full[:, 0, :1], "b 1 1 s": full[:, :1, :1],
         }  # fmt: skip
@@ -217,17 +217,17 @@ class Offer:
     """What a function takes: q, k and v if `core`, else x and a layer's weight matrices.
 
     `parameters` maps each role to the function's own name for it; `positional` lists the positional-only ones;
-    `defaults` are the function's defaults. `said` describes the other arguments. `only_if_right`: the names do not tell
-    which arguments are the arrays, or how they are stored, so a wrong answer does not imply wrong attention. `divides`:
-    scores are divided by the scale argument. `counted` tells how a window is passed as a number; None means that it is
-    passed as a pair `(left, right)`.
+    `defaults` are the function's defaults. `description` lists the other arguments. `only_if_right`: the names do not
+    tell which arguments are the arrays, or how they are stored, so a wrong answer does not imply wrong attention.
+    `divides`: scores are divided by the scale argument. `counted` tells how a window is passed as a number; None means
+    that it is passed as a pair `(left, right)`.
     """
 
     core: bool
     parameters: Mapping[str, str]
     positional: tuple[str, ...]
     defaults: Mapping[str, Any]
-    said: str = ""
+    description: str = ""
     only_if_right: bool = False
     divides: bool = False
     counted: WindowCount | None = None
@@ -249,11 +249,14 @@ def plain_default(default: Any) -> Any:
 
 # A case as keyword arguments; anything without a keyword must be built into the function
 
-SCORE_KEYWORDS: dict[type, tuple[str, Callable[[Any, At], Any]]] = {
-    Softcap: ("softcap", lambda rule, at: float(rule.cap)),
-    Alibi: ("alibi", lambda rule, at: np.array(slopes(at.heads))),
-    Sink: ("sinks", lambda rule, at: np.broadcast_to(np.ravel(np.asarray(rule.logit, np.float64)), (at.heads,)).copy()),
-    Added: ("added", lambda rule, at: np.asarray(rule.values, np.float64)),
+SCORE_KEYWORDS: dict[type, tuple[str, Callable[[Any, Setup], Any]]] = {
+    Softcap: ("softcap", lambda rule, setup: float(rule.cap)),
+    Alibi: ("alibi", lambda rule, setup: np.array(slopes(setup.heads))),
+    Sink: (
+        "sinks",
+        lambda rule, setup: np.broadcast_to(np.ravel(np.asarray(rule.logit, np.float64)), (setup.heads,)).copy(),
+    ),
+    Added: ("added", lambda rule, setup: np.asarray(rule.values, np.float64)),
 }
 """The role of the keyword for each score rule, and the value to pass."""
 EXACT_KEYWORDS: dict[type, str] = {Causal: "causal", Window: "window", Padding: "lengths"}
@@ -262,66 +265,66 @@ EXACT_KEYWORDS: dict[type, str] = {Causal: "causal", Window: "window", Padding: 
 
 def for_case(case: Case, offer: Offer, request: Request, splits_heads: bool = False) -> dict[str, Any]:
     """Return the keyword arguments of a case by role; `splits_heads`: the function splits them itself."""
-    at = at_of(case)
+    setup = setup_of(case)
     return {
-        **neutral_arguments(at, offer, request),
-        **mask_arguments(case.recipe, at, offer, request),
-        **score_arguments(case.recipe, at, offer),
-        **head_arguments(case, at, offer, splits_heads or case.given.x is not None),
+        **neutral_arguments(setup, offer, request),
+        **mask_arguments(case.recipe, setup, offer, request),
+        **score_arguments(case.recipe, setup, offer),
+        **head_arguments(case, setup, offer, splits_heads or case.given.x is not None),
     }
 
 
-def neutral_arguments(at: At, offer: Offer, request: Request) -> dict[str, Any]:
+def neutral_arguments(setup: Setup, offer: Offer, request: Request) -> dict[str, Any]:
     """Return values that hide nothing, for arguments without a default, and for a causal flag that is on by default."""
     neutral: dict[str, Any] = {
-        "lengths": np.full(at.batch, at.keys, np.int64),
-        "mask": np.full((at.rows, at.keys), not request.blocks),
-        "padding": np.full((at.batch, at.keys), not request.blocks),
-        "query_padding": np.full((at.batch, at.rows), not request.blocks),
+        "lengths": np.full(setup.batch, setup.keys, np.int64),
+        "mask": np.full((setup.rows, setup.keys), not request.blocks),
+        "padding": np.full((setup.batch, setup.keys), not request.blocks),
+        "query_padding": np.full((setup.batch, setup.rows), not request.blocks),
         "causal": False,
-        "window": count_keys(at.rows + at.keys, offer.counted) if offer.counted else (at.keys, at.keys),
+        "window": count_keys(setup.rows + setup.keys, offer.counted) if offer.counted else (setup.keys, setup.keys),
     }
     needed = {role for role in neutral if offer.takes(role) and role not in offer.defaults}
     needed |= {"causal"} if offer.defaults.get("causal") is True else set()
     return {role: value for role, value in neutral.items() if role in needed}
 
 
-def at_of(case: Case) -> At:
+def setup_of(case: Case) -> Setup:
     """Return the sizes of a case, with its rules, in the form in which steps of attention expect them."""
     recipe, given = case.recipe, case.given
     if given.x is not None:
         batch, rows, width = given.x.shape
         size = given.arrays["W_q"].shape[1] // recipe.heads
         keys = rows if given.memory is None else given.memory.shape[1]
-        return At(recipe.rules, batch, recipe.heads, recipe.groups, rows, keys, size, width)
+        return Setup(recipe.rules, batch, recipe.heads, recipe.groups, rows, keys, size, width)
     assert given.q is not None and given.k is not None
     batch, heads, rows, size = given.q.shape
-    return At(recipe.rules, batch, heads, given.k.shape[1], rows, given.k.shape[2], size, heads * size)
+    return Setup(recipe.rules, batch, heads, given.k.shape[1], rows, given.k.shape[2], size, heads * size)
 
 
-def mask_arguments(recipe: Recipe, at: At, offer: Offer, request: Request) -> dict[str, Any]:
+def mask_arguments(recipe: Recipe, setup: Setup, offer: Offer, request: Request) -> dict[str, Any]:
     """Return the values for the masks of a recipe; those without a keyword of their own are joined into one array."""
     arguments: dict[str, Any] = {}
     remaining: list[Mask] = []
     for mask in recipe.rules.masks:
         exact_role = EXACT_KEYWORDS.get(type(mask), "")
         if exact_role and offer.takes(exact_role) and exact_role not in arguments:
-            arguments[exact_role] = find_exact_value(mask, offer, at)
+            arguments[exact_role] = find_exact_value(mask, offer, setup)
         elif isinstance(mask, Padding | Filler) and offer.takes("padding"):
-            arguments["padding"] = find_visible_keys(mask, at) ^ request.blocks
+            arguments["padding"] = find_visible_keys(mask, setup) ^ request.blocks
         else:
             remaining.append(mask)
     if remaining and offer.takes("mask"):
-        arguments["mask"] = join_masks(remaining, at, request)
+        arguments["mask"] = join_masks(remaining, setup, request)
     return arguments
 
 
-def find_exact_value(mask: Mask, offer: Offer, at: At) -> Any:
+def find_exact_value(mask: Mask, offer: Offer, setup: Setup) -> Any:
     """Return the value of a keyword that requests exactly this mask."""
     if isinstance(mask, Window):
         return count_keys(mask.left, offer.counted) if offer.counted else (mask.left, mask.right)
     if isinstance(mask, Padding):
-        return np.broadcast_to(np.ravel(mask.lengths), (at.batch,)).astype(np.int64)
+        return np.broadcast_to(np.ravel(mask.lengths), (setup.batch,)).astype(np.int64)
     return True
 
 
@@ -329,31 +332,31 @@ def count_keys(left: int, counted: WindowCount) -> int:
     return left * counted.factor + counted.own
 
 
-def find_visible_keys(mask: Padding | Filler, at: At) -> Array:
+def find_visible_keys(mask: Padding | Filler, setup: Setup) -> Array:
     """Return which keys a padding mask leaves visible, `[b s]`."""
-    allowed = steps.allowed(replace(at, rules=at.rules.__class__(masks=(mask,))))
-    return np.broadcast_to(allowed[:, 0, 0], (at.batch, at.keys)).copy()
+    allowed = steps.allowed(replace(setup, rules=setup.rules.__class__(masks=(mask,))))
+    return np.broadcast_to(allowed[:, 0, 0], (setup.batch, setup.keys)).copy()
 
 
-def join_masks(masks: list[Mask], at: At, request: Request) -> Array:
+def join_masks(masks: list[Mask], setup: Setup, request: Request) -> Array:
     """Combine masks into one boolean mask: `[t s]` if batch and heads share it, else with axes for them."""
-    rules = at.rules.__class__(masks=tuple(masks), offset=at.rules.offset)
-    allowed = steps.allowed(replace(at, rules=rules))
+    rules = setup.rules.__class__(masks=tuple(masks), offset=setup.rules.offset)
+    allowed = steps.allowed(replace(setup, rules=rules))
     shared = allowed[0, 0] if allowed.shape[:2] == (1, 1) else allowed
     return shared ^ request.blocks
 
 
-def score_arguments(recipe: Recipe, at: At, offer: Offer) -> dict[str, Any]:
+def score_arguments(recipe: Recipe, setup: Setup, offer: Offer) -> dict[str, Any]:
     supported = [(*SCORE_KEYWORDS[type(rule)], rule) for rule in recipe.rules.scores if type(rule) in SCORE_KEYWORDS]
-    return {role: make_value(rule, at) for role, make_value, rule in supported if offer.takes(role)}
+    return {role: make_value(rule, setup) for role, make_value, rule in supported if offer.takes(role)}
 
 
-def head_arguments(case: Case, at: At, offer: Offer, splits_heads: bool) -> dict[str, Any]:
+def head_arguments(case: Case, setup: Setup, offer: Offer, splits_heads: bool) -> dict[str, Any]:
     arguments: dict[str, Any] = {}
     for role, count in (("heads", case.recipe.heads), ("kv_heads", case.recipe.groups)):
         if offer.takes(role) and (splits_heads or role not in offer.defaults):
             arguments[role] = count
-    if offer.takes("shared") and at.groups != at.heads:
+    if offer.takes("shared") and setup.groups != setup.heads:
         arguments["shared"] = True
     if offer.takes("scale") and (case.explicit_scale or "scale" not in offer.defaults):
         scale = float(case.recipe.rules.scale)

@@ -262,7 +262,7 @@ class Maker:
     """Makes the cases of a request, with random inputs from one seed.
 
     `stream` makes the random numbers of heads and layers differ. `batch` is the number of examples in a case of heads.
-    `case` makes a case of `rows` queries and `keys` keys, if its rules allow these numbers; `rung` names it in the
+    `case` makes a case of `rows` queries and `keys` keys, if its rules allow these numbers; `question` names it in the
     report. `changes` may be `masks`, `scores`, `batch`, `size` (of a head), `heads`, `groups` (key/value heads),
     `memory` (keys from another input) and `unpromised`; everything else is as requested.
     """
@@ -281,7 +281,7 @@ class Maker:
         """The number of examples in cases with a mask for each."""
         return max(2, self.request.batch)
 
-    def case(self, rung: str, rows: int, keys: int, *, optional: bool = False, **changes: Any) -> Case:
+    def case(self, question: str, rows: int, keys: int, *, optional: bool = False, **changes: Any) -> Case:
         raise NotImplementedError
 
     def fit_sizes(self, masks: tuple[Mask, ...], rows: int, keys: int) -> tuple[int, int]:
@@ -330,7 +330,7 @@ class HeadsMaker(Maker):
         self.groups = request.kv_head or self.heads if has_heads(layout) else 1
         self.joined, self.wide = is_joined(layout), cuts_heads(layout) or cuts_heads(returns)
 
-    def case(self, rung: str, rows: int, keys: int, *, optional: bool = False, **changes: Any) -> Case:
+    def case(self, question: str, rows: int, keys: int, *, optional: bool = False, **changes: Any) -> Case:
         """Return a case of normal random numbers; q and k have the standard deviation `SPREAD`."""
         request, masks = self.request, changes.get("masks", self.request.masks)
         rows, keys = self.fit_sizes(masks, rows, keys)
@@ -346,17 +346,19 @@ class HeadsMaker(Maker):
         shapes = ((batch, heads, rows, size), (batch, groups, keys, size), (batch, groups, keys, size))
         q, k, v = (self.rng.standard_normal(shape) for shape in shapes)
         passes_scale, unpromised = not isinstance(request.scale, bool), changes.get("unpromised", False)
-        return Case(rung, recipe, Given(q * SPREAD, k * SPREAD, v), passes_scale, optional or unpromised, unpromised)
+        return Case(
+            question, recipe, Given(q * SPREAD, k * SPREAD, v), passes_scale, optional or unpromised, unpromised
+        )
 
-    def multiplied(self, rung: str, length: int, factor: float) -> Case:
+    def multiplied(self, question: str, length: int, factor: float) -> Case:
         """Return a case whose queries, which determine the logits, are multiplied by a factor."""
-        case = self.case(rung, length, length)
+        case = self.case(question, length, length)
         assert case.given.q is not None
         return replace(case, given=replace(case.given, q=case.given.q * factor + 0.0))  # no zero is negative
 
-    def sparse_integers(self, rung: str, length: int) -> Case:
+    def sparse_integers(self, question: str, length: int) -> Case:
         """Return a case of sparse small integers, which every dtype represents exactly."""
-        case = self.case(rung, length, length)
+        case = self.case(question, length, length)
         q, k, v = (
             np.where(self.rng.random(side.shape) < 0.3, self.rng.integers(-2, 3, side.shape), 0.0)
             for side in (case.given.q, case.given.k, case.given.v)
@@ -396,7 +398,7 @@ class LayerMaker(Maker):
         return super().fit_sizes(masks, fixed or rows, fixed or keys)
 
     def case(
-        self, rung: str, rows: int, keys: int, *, optional: bool = False, wider: int = 0, factor: float = 1.0,
+        self, question: str, rows: int, keys: int, *, optional: bool = False, wider: int = 0, factor: float = 1.0,
         **changes: Any,
     ) -> Case:  # fmt: skip
         """Return a case of these sizes; x is `wider` columns wider than all heads, and multiplied by `factor`."""
@@ -414,7 +416,7 @@ class LayerMaker(Maker):
         memory = self.draw_memory(x, (batch, keys, len(arrays["W_k"])), is_other=bool(changes.get("memory")))
         given = Given(x=x, memory=memory, arrays=arrays, around=self.inside.around if self.inside else None)
         passes_scale, unpromised = "scale=" in " ".join(request.typed), changes.get("unpromised", False)
-        return Case(rung, recipe, given, passes_scale, optional or unpromised, unpromised)
+        return Case(question, recipe, given, passes_scale, optional or unpromised, unpromised)
 
     def draw_memory(self, x: Array, shape: Shape, is_other: bool) -> Array | None:
         """Return the memory: random if it is another input or has another width than x, else x itself or None."""
@@ -423,9 +425,9 @@ class LayerMaker(Maker):
         is_normed = self.inside is not None and self.inside.around is not None  # by a norm that may not be that of x
         return x if is_normed and self.offer.takes("memory") else None
 
-    def multiplied(self, rung: str, length: int, factor: float) -> Case:
+    def multiplied(self, question: str, length: int, factor: float) -> Case:
         """Return a case whose x is multiplied by a factor; 0 makes all tokens equal, because zeros may mean padding."""
-        case = self.case(rung, length, length, factor=factor or 1.0)
+        case = self.case(question, length, length, factor=factor or 1.0)
         assert case.given.x is not None
         return case if factor else replace(case, given=replace(case.given, x=case.given.x * 0.0 + case.given.x[:1, :1]))
 

@@ -117,7 +117,7 @@ class Request:
         return " ".join(sorted(self.typed)) if self.typed else "plain attention"
 
 
-def with_words(request: Request, words: str) -> Request:
+def with_settings(request: Request, words: str) -> Request:
     """Return the request with settings added, which replace those of the same name."""
     settings = {word.partition("=")[0]: word for word in (*sorted(request.typed), *words.split())}
     calling_fields: dict[str, Any] = {

@@ -3,7 +3,7 @@
 Other checks look for state kept between calls, for wrong gradients, and at what fully masked rows contain.
 
 Each check takes a caller and a case on which the function is right, calls it a few times, and returns a finding for
-one row ("rung") of the report, with the name of the mistake in the catalogue if it is known, or "".
+one row ("question") of the report, with the name of the mistake in the catalogue if it is known, or "".
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from attn_exp.diagnosis.asking.case import (
     same_numbers,
 )
 from attn_exp.diagnosis.asking.libraries import DIGITS, collect_arrays, module_of
-from attn_exp.diagnosis.asking.offer import at_of
+from attn_exp.diagnosis.asking.offer import setup_of
 from attn_exp.diagnosis.calling.call import Caller
 from attn_exp.errors import first_line
 from attn_exp.experiment.verdict import ABSENT, BROKEN, HELD, REMARK, Finding
@@ -61,8 +61,8 @@ def behaviours(caller: Caller, case: Case, digits: int) -> Iterator[Found]:
     yield from (check(caller, case, digits) for check in checks)
 
 
-def pass_if(is_right: bool, rung: str, message: str, mistake: str = "") -> Found:
-    return (Finding(rung, HELD), "") if is_right else (Finding(rung, BROKEN, message), mistake)
+def pass_if(is_right: bool, question: str, message: str, mistake: str = "") -> Found:
+    return (Finding(question, HELD), "") if is_right else (Finding(question, BROKEN, message), mistake)
 
 
 def check_determinism(caller: Caller, case: Case, digits: int) -> Found:
@@ -103,7 +103,7 @@ def operations_of(caller: Caller, case: Case) -> set[str]:
 
 def check_inputs_unchanged(caller: Caller, case: Case, _digits: int) -> Found:
     """Check that a call leaves its arrays and masks unchanged, even if it fails."""
-    rung, changed, answers = "inputs unchanged", list[str](), list[Answer]()
+    question, changed, answers = "inputs unchanged", list[str](), list[Answer]()
     for variant in (case, *cases_with_more_masks(caller, case)):
         arguments = caller.arguments(variant)
         before = copy_arrays(caller, arguments)
@@ -111,14 +111,14 @@ def check_inputs_unchanged(caller: Caller, case: Case, _digits: int) -> Found:
         after = copy_arrays(caller, arguments)
         changed += [role for role, array in after.items() if not same_numbers(array, before[role])]
     if changed:
-        return Finding(rung, BROKEN, f"it changed {', '.join(dict.fromkeys(changed))}"), "changes_inputs"
+        return Finding(question, BROKEN, f"it changed {', '.join(dict.fromkeys(changed))}"), "changes_inputs"
     failure = find_failure(answers[:1])  # the masks that were added may be refused
-    return Finding(rung, BROKEN if failure else HELD, failure), ""
+    return Finding(question, BROKEN if failure else HELD, failure), ""
 
 
 def cases_with_more_masks(caller: Caller, case: Case) -> list[Case]:
     """Return the case with a mask added, and with padding added, if the function takes these."""
-    keys = at_of(case).keys
+    keys = setup_of(case).keys
     added = {"mask": Allowed(two_masks(case)[0]), "padding": Padding(keys - 1)}
     return [case.with_masks((*case.recipe.rules.masks, mask)) for role, mask in added.items()
             if caller.offer.takes(role) and keys > 1]  # fmt: skip
@@ -129,21 +129,25 @@ def copy_arrays(caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Array
 
 
 def check_batch_independence(caller: Caller, case: Case, digits: int) -> Found:
-    rung = "examples independent"
+    question = "examples independent"
     batch = caller(case)
     if batch.output is None or len(batch.output) < 2 or batch.output.shape != expected(case)["output"].shape:
-        return Finding(rung, ABSENT), ""
+        return Finding(question, ABSENT), ""
     for number in range(len(batch.output)):
         example = cut_example(case, number)
         alone, in_batch = caller(example), batch.output[number : number + 1]
         if alone.output is None:
-            return Finding(rung, ABSENT, alone.error), ""
+            return Finding(question, ABSENT, alone.error), ""
         if bool(alone.axes) != bool(batch.axes):
-            return Finding(rung, BROKEN, f"example {number + 1} alone gives other axes: {alone.axes or batch.axes}"), ""
+            return Finding(
+                question, BROKEN, f"example {number + 1} alone gives other axes: {alone.axes or batch.axes}"
+            ), ""
         if not same_answer(alone, Answer(in_batch), example, digits):
             name = "batch_mixed" if exceeds_quantization(alone.output, in_batch) else ""
-            return Finding(rung, BROKEN, f"example {number + 1} gives a different answer alone than in its batch"), name
-    return Finding(rung, HELD), ""
+            return Finding(
+                question, BROKEN, f"example {number + 1} gives a different answer alone than in its batch"
+            ), name
+    return Finding(question, HELD), ""
 
 
 def exceeds_quantization(alone: Array, in_batch: Array) -> bool:
@@ -171,18 +175,18 @@ def cut_lengths(mask: Any, number: int) -> Any:
 
 
 def check_memory_layout(caller: Caller, case: Case, digits: int) -> Found:
-    rung = "odd strides, read-only inputs"
+    question = "odd strides, read-only inputs"
     if caller.library.name == "jax":
-        return Finding(rung, ABSENT), ""
+        return Finding(question, ABSENT), ""
     usual, arguments = caller(case), caller.arguments(case)
     for role, value in arguments.items():
         if hasattr(value, "shape") and getattr(value, "ndim", 0) >= 2:
             arguments[role] = change_memory_order(value)
     answer = caller.answer(arguments, case)
     if answer.output is None and usual.output is not None:
-        return Finding(rung, REMARK, answer.error), ""
+        return Finding(question, REMARK, answer.error), ""
     is_same = same_answer(answer, usual, case, digits)
-    return pass_if(is_same, rung, "the answer depends on the memory layout of the inputs")
+    return pass_if(is_same, question, "the answer depends on the memory layout of the inputs")
 
 
 def change_memory_order(value: Any) -> Any:
@@ -210,7 +214,7 @@ def check_threads(caller: Caller, case: Case, digits: int) -> Found:
 
 
 def check_answer_kept(caller: Caller, case: Case, _digits: int) -> Found:
-    rung = "an earlier answer is kept"
+    question = "an earlier answer is kept"
     try:
         with held():
             returned = caller.call(caller.arguments(case))
@@ -219,31 +223,31 @@ def check_answer_kept(caller: Caller, case: Case, _digits: int) -> Found:
                 caller(make_other_data(case))
             after = caller.read(returned, case).output
     except Exception:
-        return Finding(rung, ABSENT), ""
-    return pass_if(same_numbers(before, after), rung, "a later call overwrote it", "reuses_output")
+        return Finding(question, ABSENT), ""
+    return pass_if(same_numbers(before, after), question, "a later call overwrote it", "reuses_output")
 
 
 def check_same_address(caller: Caller, case: Case, digits: int) -> Found:
     """Overwrite the inputs in place: a function that caches by address returns its old answer."""
-    rung, new_case = "fresh data at the same address", make_other_data(case)
+    question, new_case = "fresh data at the same address", make_other_data(case)
     arguments, new_arguments = caller.arguments(case), caller.arguments(new_case)
     copied_arguments = caller.arguments(case)  # the same numbers at another address
     if caller.library.name == "jax":
-        return Finding(rung, ABSENT, "JAX arrays cannot be written to"), ""
+        return Finding(question, ABSENT, "JAX arrays cannot be written to"), ""
     answer, copied_answer = caller.answer(arguments, case), caller.answer(copied_arguments, case)
     if not same_answer(answer, copied_answer, case, digits):
-        return Finding(rung, BROKEN, CACHED_BY_ADDRESS), ""
+        return Finding(question, BROKEN, CACHED_BY_ADDRESS), ""
     new_answer = caller.answer(new_arguments, new_case)
     if new_answer.output is None:
-        return Finding(rung, BROKEN, find_failure([new_answer])), ""
+        return Finding(question, BROKEN, find_failure([new_answer])), ""
     try:
         for role, value in arguments.items():
             if hasattr(value, "shape"):
                 value[...] = caller.arguments(new_case)[role]  # the call may have changed `new_arguments`
     except Exception:  # from any library: the function changed their shape, or made them read-only
-        return Finding(rung, ABSENT, "its inputs can no longer be written to"), ""
+        return Finding(question, ABSENT, "its inputs can no longer be written to"), ""
     is_fresh = same_answer(caller.answer(arguments, new_case), new_answer, new_case, digits)
-    return pass_if(is_fresh, rung, CACHED_BY_ADDRESS)
+    return pass_if(is_fresh, question, CACHED_BY_ADDRESS)
 
 
 def check_one_input_changed(caller: Caller, case: Case, digits: int) -> Found:
@@ -251,15 +255,15 @@ def check_one_input_changed(caller: Caller, case: Case, digits: int) -> Found:
 
     Functions that were already wrong before the change are not tested.
     """
-    rung = "only one input changed"
+    question = "only one input changed"
     before = caller(case).output
     if before is None or differs(before, expected(case), digits):
-        return Finding(rung, ABSENT), ""
+        return Finding(question, ABSENT), ""
     for side, changed in change_one_input(case):
         after = caller(changed).output
         if after is None or differs(after, expected(changed), digits):
-            return Finding(rung, BROKEN, f"{side} changed, but the answer did not"), ""
-    return Finding(rung, HELD), ""
+            return Finding(question, BROKEN, f"{side} changed, but the answer did not"), ""
+    return Finding(question, HELD), ""
 
 
 def change_one_input(case: Case) -> Iterator[tuple[str, Case]]:
@@ -271,19 +275,19 @@ def change_one_input(case: Case) -> Iterator[tuple[str, Case]]:
 
 def two_masks(case: Case) -> tuple[Array, Array]:
     """Return two masks; code that needs only one uses the first, because some functions cache their first mask."""
-    query, key = np.indices((at_of(case).rows, at_of(case).keys))
+    query, key = np.indices((setup_of(case).rows, setup_of(case).keys))
     return (query + key) % 3 > 0, (query + key) % 2 > 0
 
 
 def check_second_mask(caller: Caller, case: Case, digits: int) -> Found:
     """Call a function with two masks in turn: if it caches the first mask, it returns its first answer again."""
-    rung = "another mask, another answer"
+    question = "another mask, another answer"
     first_case, second_case = (masked(case, allowed) for allowed in two_masks(case))
     first, second = caller(first_case), caller(second_case)
-    if first.output is None or second.output is None or at_of(case).keys < 4:
-        return Finding(rung, ABSENT, first.error or second.error), ""
+    if first.output is None or second.output is None or setup_of(case).keys < 4:
+        return Finding(question, ABSENT, first.error or second.error), ""
     is_reused = same_answer(first, second, case, digits) and not differs(first.output, expected(first_case), digits)
-    return pass_if(not is_reused, rung, "it reuses the mask of an earlier call", "mask_stale")
+    return pass_if(not is_reused, question, "it reuses the mask of an earlier call", "mask_stale")
 
 
 # Gradients: autograd compared with numerical differences
@@ -291,19 +295,19 @@ def check_second_mask(caller: Caller, case: Case, digits: int) -> Found:
 
 def gradients(caller: Caller, case: Case, digits: int) -> Found:
     """Compare PyTorch's gradients with central differences along random directions."""
-    rung = "gradients"
+    question = "gradients"
     if caller.library.name != "torch" or digits < DIGITS["float64"]:
-        return Finding(rung, ABSENT), ""
+        return Finding(question, ABSENT), ""
     try:
         with held(), module_of("torch").random.fork_rng(devices=[]):
             are_right = are_gradients_right(caller, case)
     except Exception as error:
-        return Finding(rung, REMARK, f"none: {first_line(error)}"[:100]), ""
+        return Finding(question, REMARK, f"none: {first_line(error)}"[:100]), ""
     if are_right is not None:
-        return pass_if(are_right, rung, "autograd and numerical gradients differ")
+        return pass_if(are_right, question, "autograd and numerical gradients differ")
     if WITHOUT_GRADIENTS in operations_of(caller, case):
-        return Finding(rung, REMARK, "none: the function disables them"), ""
-    return Finding(rung, BROKEN, "none: its output is detached from its inputs"), "gradients_cut"
+        return Finding(question, REMARK, "none: the function disables them"), ""
+    return Finding(question, BROKEN, "none: its output is detached from its inputs"), "gradients_cut"
 
 
 def are_gradients_right(caller: Caller, case: Case) -> bool | None:

@@ -28,10 +28,10 @@ from attn_exp.diagnosis.asking.offer import (
     PADDINGS,
     Masking,
     Offer,
-    at_of,
     for_case,
     from_layout,
     is_joined,
+    setup_of,
     to_layout,
 )
 from attn_exp.diagnosis.asking.questions import Inside
@@ -183,15 +183,15 @@ class Caller:
 
     def arguments(self, case: Case) -> dict[str, Any]:
         """Return the arguments of a case by role: its input arrays, and the keywords that its recipe needs."""
-        at, inputs = at_of(case), self.input_arrays(case)
+        setup, inputs = setup_of(case), self.input_arrays(case)
         arrays = {role: self.convert(array) for role, array in inputs.items() if self.offer.takes(role)}
         if self.offer.takes("sizes"):
-            arrays["sizes"] = (at, case.recipe.positions)
+            arrays["sizes"] = (setup, case.recipe.positions)
         keywords = for_case(case, self.offer, self.request, is_joined(self.layout))
         if "mask" in keywords:
-            keywords["mask"] = self.masking.write(keywords["mask"], at, self.request.blocks)
+            keywords["mask"] = self.masking.write(keywords["mask"], setup, self.request.blocks)
         if "padding" in keywords:
-            keywords["padding"] = self.padding.write(keywords["padding"][:, None, None], at, self.request.blocks)
+            keywords["padding"] = self.padding.write(keywords["padding"][:, None, None], setup, self.request.blocks)
         keywords = {role: self.convert(value) for role, value in keywords.items()}
         if "mask" in keywords:
             keywords["mask"] = self.masking.wrap(keywords["mask"])
@@ -230,8 +230,8 @@ class Caller:
         Raises:
             NoNumbersError: the output is not an array of real numbers.
         """
-        at = at_of(case)
-        most = MOST_NUMBERS + 4 * at.batch * at.heads * at.rows * (at.keys + at.size + at.width)
+        setup = setup_of(case)
+        most = MOST_NUMBERS + 4 * setup.batch * setup.heads * setup.rows * (setup.keys + setup.size + setup.width)
         return read_outputs(returned, self.library, most, self.part)
 
     def convert_answer(self, arrays: dict[str, Array], dtype: str, case: Case) -> Answer:

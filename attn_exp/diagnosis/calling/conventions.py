@@ -31,7 +31,7 @@ from attn_exp.diagnosis.calling.ways_to_call import cases, has_right_shape, is_n
 from attn_exp.diagnosis.recipes.candidates import Change, list_other_settings, reproduces, window_settings
 from attn_exp.experiment.verdict import Verdict
 from attn_exp.forms import steps
-from attn_exp.forms.pipeline import At, Recipe, Step
+from attn_exp.forms.pipeline import Recipe, Setup, Step
 from attn_exp.mistakes.mistake import Change as RecipeChange
 from attn_exp.mistakes.mistake import together
 from attn_exp.mistakes.scores import change_slopes, up_to_8
@@ -181,7 +181,7 @@ def with_its_mask(caller: Caller, function: Bound, change: Change | None = None)
     booleans give the right shape, try only other axes, and also ones and zeros if booleans have no effect. If nothing
     fits, use booleans if they give an answer, or else the first format that does.
     """
-    case = question(caller, function, "masks", change)
+    case = find_case(caller, function, "masks", change)
     chosen = caller if case is None else find_mask_format(caller, function, case, change)
     is_padding = case is not None and not chosen.offer.takes("mask")  # its format was found among the key masks
     return chosen if is_padding else with_its_padding(chosen, function, change)
@@ -245,20 +245,20 @@ def added_as_is(case: Case, blocks: bool) -> Iterator[Step]:
     Masks before the last may be built into the function; these hide keys whatever is added to the logits.
     """
 
-    def add(at: At, logits: Array, allowed: Array) -> Array:
+    def add(setup: Setup, logits: Array, allowed: Array) -> Array:
         return np.asarray(logits + (~allowed if blocks else allowed))
 
     yield add
     others = case.recipe.rules.masks[:-1]
     if others:
-        yield lambda at, logits, allowed: steps.forbid(
-            at, add(at, logits, allowed), steps.allowed(replace(at, rules=replace(at.rules, masks=others)))
+        yield lambda setup, logits, allowed: steps.forbid(
+            setup, add(setup, logits, allowed), steps.allowed(replace(setup, rules=replace(setup.rules, masks=others)))
         )
 
 
 def with_its_padding(caller: Caller, function: Bound, change: Change | None = None) -> Caller:
     """Return a caller with the format of padding masks that the function expects, as in `with_its_mask`."""
-    case = question(caller, function, "padding", change) if caller.offer.takes("padding") else None
+    case = find_case(caller, function, "padding", change) if caller.offer.takes("padding") else None
     if case is None:
         return caller
     answer = of_kept_queries(caller, case, caller(case))
@@ -303,8 +303,8 @@ def is_right_inverted(caller: Caller, case: Case, answer: Answer) -> bool:
 
 def hides(caller: Caller, function: Bound, change: Change | None = None) -> bool:
     """Return whether True means hidden in a function's masks, or in its padding masks."""
-    rungs = [rung for rung, role in (("masks", "mask"), ("padding", "padding")) if caller.offer.takes(role)]
-    cases = (question(caller, function, rung, change) for rung in rungs)
+    questions = [question for question, role in (("masks", "mask"), ("padding", "padding")) if caller.offer.takes(role)]
+    cases = (find_case(caller, function, question, change) for question in questions)
     return any(case is not None and is_right_inverted(caller, case, caller(case)) for case in cases)
 
 
@@ -314,8 +314,8 @@ def with_one_opposite(caller: Caller, function: Bound) -> Caller:
     if not takes_both or caller.request.blocks or "added" in (caller.masking.kind, caller.padding.kind):
         return caller
     turned = list[str]()
-    for role, rung in (("masking", "masks"), ("padding", "padding")):
-        case = question(caller, function, rung)
+    for role, question in (("masking", "masks"), ("padding", "padding")):
+        case = find_case(caller, function, question)
         answer = None if case is None else of_kept_queries(caller, case, caller(case))
         if case is None or answer is None or not is_right_or_inverted(caller, case, answer):
             return caller
@@ -324,7 +324,7 @@ def with_one_opposite(caller: Caller, function: Bound) -> Caller:
     return replace(caller, **opposite) if len(turned) == 1 else caller
 
 
-def hide(at: Any, logits: Any, allowed: Any) -> Any:
+def hide(setup: Any, logits: Any, allowed: Any) -> Any:
     """Invert a mask: hide the keys that a query may attend to."""
     return np.where(allowed, -np.inf, logits)
 
@@ -332,14 +332,14 @@ def hide(at: Any, logits: Any, allowed: Any) -> Any:
 def of_keys_alone(caller: Caller, function: Bound, change: Change | None = None) -> Ways:
     """Return the ways to pass the mask argument as a padding mask."""
     keyed = replace(caller, offer=caller.offer.of_keys_alone())
-    case = None if caller.offer.takes("padding") else question(keyed, function, "padding", change)
+    case = None if caller.offer.takes("padding") else find_case(keyed, function, "padding", change)
     if case is None:
         return []
     return [(replace(keyed, padding=replace(padding, neutral=caller.masking.neutral)), case) for padding in PADDINGS]
 
 
-def question(caller: Caller, function: Bound, rung: str, change: Change | None = None) -> Case | None:
+def find_case(caller: Caller, function: Bound, question: str, change: Change | None = None) -> Case | None:
     """Return the first case of this kind, or None; `change` alters its expected recipe."""
-    found = (case for case in cases(caller, function, quick=True) if case.rung == rung)
+    found = (case for case in cases(caller, function, quick=True) if case.question == question)
     changed = (replace(case, recipe=change(case)) if change else case for case in found)
     return next((rounded(case, caller) for case in changed), None)

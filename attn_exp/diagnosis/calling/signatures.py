@@ -36,7 +36,7 @@ from attn_exp.diagnosis.bind.binding import convert_value
 from attn_exp.diagnosis.bind.sizes import Sizes, letter_of, value_of
 from attn_exp.diagnosis.calling.call import Bound, holds_size
 from attn_exp.errors import UncalledError
-from attn_exp.forms.pipeline import At
+from attn_exp.forms.pipeline import Setup
 from attn_exp.rules.rules import Rules
 
 SIZES = "sizes"
@@ -51,7 +51,7 @@ SMALLEST_SIZE = 8
 """Smallest default that counts as a size; a smaller one may be the index of an axis."""
 BLOCK = 4
 """Value of a required block or chunk size."""
-ONE_TOKEN = At(Rules(), 1, 1, 1, 1, 1, 1, 1)
+ONE_TOKEN = Setup(Rules(), 1, 1, 1, 1, 1, 1, 1)
 """Sizes with which to find out whether every required argument has a neutral value."""
 Values = Mapping[str, Any]
 Path = tuple[str, ...]
@@ -63,12 +63,12 @@ class Arrays:
     """What to pass as each array argument.
 
     `sources` maps each argument to the role of its array, or to a function of all arrays by role. `roles` are all roles
-    that they need. `said` describes an unusual way for the verdict. `only_if_right` is as in `Offer`.
+    that they need. `description` describes an unusual way for the verdict. `only_if_right` is as in `Offer`.
     """
 
-    sources: Mapping[str, str | Callable[[Values, At], Any]]
+    sources: Mapping[str, str | Callable[[Values, Setup], Any]]
     roles: tuple[str, ...]
-    said: str = ""
+    description: str = ""
     only_if_right: bool = False
 
 
@@ -98,32 +98,32 @@ class Adapter:
 
     def arguments(self, **given: Any) -> dict[str, Any]:
         """Turn what a case passes, by parameter or `hidden_name`, into the arguments of the function."""
-        at, positions = given.pop(hidden_name(SIZES))
+        setup, positions = given.pop(hidden_name(SIZES))
         given.pop(hidden_name("heads"), None)
         roles = [role for role in (*CORE, "x", "memory", *MATRICES) if hidden_name(role) in given]
         known = {role: given.pop(hidden_name(role)) for role in roles}
-        arrays = {name: known[source] if isinstance(source, str) else source(known, at)
+        arrays = {name: known[source] if isinstance(source, str) else source(known, setup)
                   for name, source in self.arrays.sources.items()}  # fmt: skip
         convert = partial(convert_like, x=known[roles[0]])  # to the library and dtype of the first array
-        neutral = self.neutral_values(at, positions, library_of(known[roles[0]]))
+        neutral = self.neutral_values(setup, positions, library_of(known[roles[0]]))
         return arrays | {name: convert_value(value, convert) for name, value in neutral.items()} | given
 
-    def neutral_values(self, at: At, positions: tuple[Any, ...] = (), library: str = "") -> dict[str, Any]:
+    def neutral_values(self, setup: Setup, positions: tuple[Any, ...] = (), library: str = "") -> dict[str, Any]:
         """Return the neutral values for one call, with `...` for an argument of unknown meaning."""
-        sizes = Sizes(at.heads, at.size, at.heads * at.size, at.groups)
-        lengths = {"b": at.batch, "t": at.rows, "s": at.keys}
-        letters = {"h": at.heads, "g": at.groups, "d": at.size, "m": sizes.m}
+        sizes = Sizes(setup.heads, setup.size, setup.heads * setup.size, setup.groups)
+        lengths = {"b": setup.batch, "t": setup.rows, "s": setup.keys}
+        letters = {"h": setup.heads, "g": setup.groups, "d": setup.size, "m": sizes.m}
         table = Neutral(lengths, letters, "", replace(self.request, positions=positions), self.level)
         values = {name: None if role == "random" and library != "jax" else table.value(role, name)
                   for name, role in self.neutral.items()}  # fmt: skip
-        return {name: neutral_setting(name, sizes, at) if value is ... else value for name, value in values.items()}
+        return {name: neutral_setting(name, sizes, setup) if value is ... else value for name, value in values.items()}
 
 
-def neutral_setting(name: str, sizes: Sizes, at: At) -> Any:
+def neutral_setting(name: str, sizes: Sizes, setup: Setup) -> Any:
     """Return a value for an argument that is named after a size, or `...`."""
     if re.search("block|chunk|tile|bucket", name.lower()):
         return BLOCK
-    return at.rows if letter_of(name) == "room" else value_of(name, sizes)
+    return setup.rows if letter_of(name) == "room" else value_of(name, sizes)
 
 
 def hidden_name(role: str) -> str:
@@ -168,9 +168,9 @@ def bind(
     defaults = {role: plain_default(parameter.default) for role, parameter in passed.items()
                 if not is_required(parameter)}  # fmt: skip
     core = set(CORE) <= set(arrays.roles)
-    said = ", ".join(filter(None, (arrays.said, *(f"{name}=..." for name in adapter.neutral))))
+    description = ", ".join(filter(None, (arrays.description, *(f"{name}=..." for name in adapter.neutral))))
     counted = counted or (KEYS_WITH_OWN if "window" in passed and is_number(passed["window"]) else None)
-    offer = Offer(core, {}, (), defaults, said, only_if_right=arrays.only_if_right, counted=counted)
+    offer = Offer(core, {}, (), defaults, description, only_if_right=arrays.only_if_right, counted=counted)
     own_names = {source: name for name, source in arrays.sources.items() if isinstance(source, str)}
     if not adapter.neutral and not adapter.places and len(own_names) == len(arrays.sources):
         names = own_names | keywords
@@ -259,18 +259,18 @@ def arrays_of_layer(inputs: Sequence[str], sides: Mapping[str, str], biases: Map
         yield Arrays({**rows, **transposed}, roles, "matrices [out in]")
 
 
-def memory_or_x(known: Values, at: At) -> Any:
+def memory_or_x(known: Values, setup: Setup) -> Any:
     return known.get("memory", known["x"])
 
 
 def side_by_side(
-    roles: Sequence[str], known: Values, at: At, *, by_head: bool = False, transpose: bool = False
+    roles: Sequence[str], known: Values, setup: Setup, *, by_head: bool = False, transpose: bool = False
 ) -> Any:  # fmt: skip
     """Concatenate the columns of matrices or biases, or those of each head."""
     parts = [known[role] for role in roles]
     if by_head:
-        size = parts[0].shape[-1] // at.heads
-        parts = [part[..., head * size : (head + 1) * size] for head in range(at.heads) for part in parts]
+        size = parts[0].shape[-1] // setup.heads
+        parts = [part[..., head * size : (head + 1) * size] for head in range(setup.heads) for part in parts]
     joined = parts[0] if len(parts) == 1 else join(parts, -1)
     return joined.T if transpose and joined.ndim == 2 else joined
 

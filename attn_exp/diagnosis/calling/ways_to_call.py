@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array, Shape
-from attn_exp.diagnosis.asking.case import Answer, Asked, Case, Seen, differs, expected, predicted
+from attn_exp.diagnosis.asking.case import Answer, Case, CaseAnswer, Seen, differs, expected, predicted
 from attn_exp.diagnosis.asking.libraries import DIGITS, DTYPES, Library, list_likely_libraries, load_library
 from attn_exp.diagnosis.asking.offer import (
     AXES,
@@ -31,12 +31,12 @@ from attn_exp.diagnosis.asking.offer import (
     WIDE_LAYOUT,
     WINDOWS,
     Offer,
-    at_of,
     attribute_of,
     cuts_heads,
     find_visible_keys,
     has_heads,
     layouts_of_answer,
+    setup_of,
 )
 from attn_exp.diagnosis.asking.questions import PADDED, SIZE, core_cases, layer_cases
 from attn_exp.diagnosis.asking.request import Request
@@ -150,10 +150,10 @@ def failing_at_first(tried: Tried, request: Request, digits: int) -> int:
     return len(failing([(case, caller(case)) for case in first], digits))
 
 
-def longest_question(tried: Tried, request: Request) -> Asked | None:
+def longest_question(tried: Tried, request: Request) -> CaseAnswer | None:
     """Return the longest case of another request with its answer, or None if there is no such case or answer."""
     caller = replace(tried.caller, request=request)
-    long_cases = [case for case in cases(caller, tried.function, quick=False) if case.rung == "off the block"]
+    long_cases = [case for case in cases(caller, tried.function, quick=False) if case.question == "off the block"]
     if not long_cases:
         return None
     case = rounded(max(long_cases, key=lambda case: case.given.keys), caller)
@@ -185,7 +185,7 @@ def layouts(request: Request, offer: Offer, function: Bound) -> Sequence[str]:
     has_many_heads = request.kv_head is not None or (request.head or 1) > 1
     unfit = ("htd", "td") if request.batch > 1 else ("td",) if has_many_heads else ()
     usual = [layout for layout in LAYOUTS if layout not in (WIDE_LAYOUT, *unfit)]
-    has_batch = offer.takes("lengths") or offer.takes("padding") or bool(offer.said)
+    has_batch = offer.takes("lengths") or offer.takes("padding") or bool(offer.description)
     if has_batch and "htd" in usual:  # a batch, but maybe no heads
         usual.insert(usual.index("htd"), "btd")
     return [WIDE_LAYOUT, *usual] if offer.takes("heads") else usual
@@ -227,7 +227,9 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
     if known is not None or (is_direct and not offer.only_if_right):
         return furthest
     error = furthest.answer.error or "its argument names do not identify q, k and v; in order, they give a wrong answer"
-    raise UncalledError(f"{own.name} could not be called ({f'with {offer.said}: ' if offer.said else ''}{error})")
+    raise UncalledError(
+        f"{own.name} could not be called ({f'with {offer.description}: ' if offer.description else ''}{error})"
+    )
 
 
 def try_until_right(own: OwnFunction, request: Request, functions: Sequence[Bound]) -> list[Tried]:
@@ -339,7 +341,7 @@ def is_half(caller: Caller) -> bool:
 
 def ask_every_question(caller: Caller, function: Bound, quick: bool) -> Seen:
     """Run every case that the dtype can resolve, with inputs rounded to that dtype, and return all answers."""
-    start, seen = process_time(), list[Asked]()
+    start, seen = process_time(), list[CaseAnswer]()
     for exact in cases(caller, function, quick):
         is_slow = caller.library.name == "jax" and process_time() - start > MOST_COMPILING
         if is_beyond_dtype(caller, exact) or (exact.optional and is_slow):
@@ -356,12 +358,12 @@ def of_kept_queries(caller: Caller, case: Case, answer: Answer) -> Answer:
     In self-attention these outputs are never used, and many functions hide all keys from padding queries.
     """
     padding = next((mask for mask in case.recipe.rules.masks if isinstance(mask, Padding)), None)
-    if answer.output is None or padding is None or case.rung not in PADDED:  # not for requested padding
+    if answer.output is None or padding is None or case.question not in PADDED:  # not for requested padding
         return answer
-    right, at = expected(case), at_of(case)
-    if at.rows != at.keys or answer.output.shape != right["output"].shape:
+    right, setup = expected(case), setup_of(case)
+    if setup.rows != setup.keys or answer.output.shape != right["output"].shape:
         return answer
-    kept = find_visible_keys(padding, at).reshape(at.batch, *(1,) * (answer.output.ndim - len("btm")), at.rows)
+    kept = find_visible_keys(padding, setup).reshape(setup.batch, *(1,) * (answer.output.ndim - len("btm")), setup.rows)
     patched = replace(answer, output=np.where(kept[..., None], answer.output, right["output"]))
     return patched if is_near(caller, patched, right) else answer
 
@@ -375,8 +377,8 @@ def with_its_scale(caller: Caller, case: Case) -> Caller:
     if not offer.takes("scale"):
         return caller
     scaled = replace(case, recipe=case.recipe.with_rules(scale=0.3), explicit_scale=True)
-    said = "; ".join(filter(None, (offer.said, DIVIDES)))
-    dividing = replace(caller, offer=replace(offer, divides=True, said=said))
+    description = "; ".join(filter(None, (offer.description, DIVIDES)))
+    dividing = replace(caller, offer=replace(offer, divides=True, description=description))
     (apply_twice,) = mistake("scale_twice").changes
     accepted = [expected(scaled), predicted(apply_twice(scaled.recipe), scaled.given)]
     for candidate in (caller, dividing):
@@ -461,8 +463,8 @@ def answer_of_right_shape(caller: Caller, case: Case) -> Answer:
 
 def is_beyond_dtype(caller: Caller, case: Case) -> bool:
     """Return whether half precision is too coarse for a case: large logits or, in float16, x below 6e-5."""
-    tiny = case.rung == "tiny inputs" and case.given.x is not None and caller.dtype == "float16"
-    return tiny or (case.rung == "large inputs" and is_half(caller))
+    tiny = case.question == "tiny inputs" and case.given.x is not None and caller.dtype == "float16"
+    return tiny or (case.question == "large inputs" and is_half(caller))
 
 
 def rounded(case: Case, caller: Caller) -> Case:

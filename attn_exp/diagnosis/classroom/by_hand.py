@@ -364,32 +364,32 @@ SOFTMAX = "weights = exp(logit) / sum of exp"
 SOFTMAX_MISTAKES = (
     (
         "exp_without_sum", "exp is not divided by the sum of its row.", SOFTMAX,
-        lambda normalize, at, masked: np.exp(masked),
+        lambda normalize, setup, masked: np.exp(masked),
     ),
     (
         "exp_over_largest", "exp is divided by the largest exp of its row, not by the sum of the row.", SOFTMAX,
-        lambda normalize, at, masked: np.exp(masked - masked.max(axis=-1, keepdims=True)),
+        lambda normalize, setup, masked: np.exp(masked - masked.max(axis=-1, keepdims=True)),
     ),
     (
         "exp_over_count", "exp is divided by the number of keys, not by the sum of its row.", SOFTMAX,
-        lambda normalize, at, masked: np.exp(masked) / masked.shape[-1],
+        lambda normalize, setup, masked: np.exp(masked) / masked.shape[-1],
     ),
     (
         "sum_of_first_row", "Every row is divided by the sum of the first row, not by its own.",
         f"{SOFTMAX} over its own row",
-        lambda normalize, at, masked: np.exp(masked) / np.exp(masked)[..., :1, :].sum(axis=-1, keepdims=True),
+        lambda normalize, setup, masked: np.exp(masked) / np.exp(masked)[..., :1, :].sum(axis=-1, keepdims=True),
     ),
     (
         "largest_takes_all", "The largest logit of each row gets all the weight.", SOFTMAX,
-        lambda normalize, at, masked: one_hot(masked),
+        lambda normalize, setup, masked: one_hot(masked),
     ),
     (
         "powers_of_ten", "Powers of 10 are taken instead of powers of e.", "exp(logit) = 2.718...^logit",
-        lambda normalize, at, masked: normalize(at, masked * math.log(10)),
+        lambda normalize, setup, masked: normalize(setup, masked * math.log(10)),
     ),
     (
         "logits_negated", "The softmax is applied to the negated logits.", "weights = softmax(logits)",
-        lambda normalize, at, masked: normalize(at, np.where(np.isinf(masked), masked, -masked)),
+        lambda normalize, setup, masked: normalize(setup, np.where(np.isinf(masked), masked, -masked)),
     ),
 )  # fmt: skip
 """What students compute by mistake instead of the softmax: name, sentence, remedy and step."""
@@ -411,7 +411,7 @@ def find_paper_mistakes(sheet: Sheet) -> list[PaperMistake]:
         says = "The weights mix x itself instead of the values v."
         found.append(("values_from_x", says, "context = weights @ v", around("mix", partial(mix_others, x))))
     q = next((box.values for box in sheet.boxes if box.stage == "q"), sheet.problem.q)
-    changes = {"keys_from_queries": around("score", lambda score, at, q, k: score(at, q, q))}
+    changes = {"keys_from_queries": around("score", lambda score, setup, q, k: score(setup, q, q))}
     changes |= {"values_from_queries": around("mix", partial(mix_others, q))} if q is not None else {}
     for name, change in changes.items():
         mistake = mistakes.mistake(name)
@@ -443,13 +443,13 @@ def drop_signs(stage: str, step: Step, *inputs: Any) -> Array:
     return array if stage in "qkv" and inputs[1] != stage else np.abs(array)
 
 
-def repeat_head(head: int, gather: Step, at: Any, context: Array) -> Array:
-    gathered: Array = gather(at, context)
+def repeat_head(head: int, gather: Step, setup: Any, context: Array) -> Array:
+    gathered: Array = gather(setup, context)
     return np.array(np.broadcast_to(gathered[..., head : head + 1, :, :], gathered.shape))
 
 
-def mix_others(other_values: Any, mix: Step, at: Any, weights: Array, v: Array, k: Array) -> Array:
-    return np.asarray(mix(at, weights, broadcast_like(v, other_values), k))
+def mix_others(other_values: Any, mix: Step, setup: Any, weights: Array, v: Array, k: Array) -> Array:
+    return np.asarray(mix(setup, weights, broadcast_like(v, other_values), k))
 
 
 def one_hot(masked: Array) -> Array:

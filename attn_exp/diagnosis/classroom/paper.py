@@ -86,7 +86,9 @@ class Paper:
         has_bias = any(type(rule).bias is not Score.bias for rule in rules.scores)
         if self.has_given_weights or not (rules.masks or has_bias):
             return None
-        zeros = with_step(self.sheet.right, "bent", lambda step: lambda at, logits: np.zeros_like(step(at, logits)))
+        zeros = with_step(
+            self.sheet.right, "bent", lambda step: lambda setup, logits: np.zeros_like(step(setup, logits))
+        )
         return (run_recipe(self.sheet, zeros) or {}).get("masked")
 
     @property

@@ -249,14 +249,14 @@ def fill_in(step: Step, box: Box) -> Step:
         ValueError: (the returned step) the box has a different shape than the result.
     """
 
-    def fill_side(at: Any, side: str, heads: Array, positions: Any) -> Array:  # the step of q, k and v
-        array = step(at, side, heads, positions)
+    def fill_side(setup: Any, side: str, heads: Array, positions: Any) -> Array:  # the step of q, k and v
+        array = step(setup, side, heads, positions)
         return fill(array) if side == box.stage else array
 
-    def other_stage(at: Any, *inputs: Any) -> Array:
+    def other_stage(setup: Any, *inputs: Any) -> Array:
         if not box.given.all():
-            return fill(step(at, *inputs))
-        return np.array(np.broadcast_to(box.values, (at.batch, *box.values.shape[-3:])))
+            return fill(step(setup, *inputs))
+        return np.array(np.broadcast_to(box.values, (setup.batch, *box.values.shape[-3:])))
 
     def fill(array: Array) -> Array:
         if array.shape[1:] != box.values.shape[1 - array.ndim :]:
@@ -395,13 +395,13 @@ def scale_early(sheet: Sheet) -> Iterator[Reading]:
         scaled_place = scale_sides(recipe.place, {"q": factor**query_exponent, "k": factor**key_exponent})
         yield Reading(
             sheet,
-            replace(recipe, place=scaled_place, scaled=lambda at, scores: scores),
+            replace(recipe, place=scaled_place, scaled=lambda setup, scores: scores),
             f"the scale is already applied to {name}",
         )
 
 
 def scale_sides(place: Step, factors: dict[str, float]) -> Step:
-    return lambda at, side, heads, positions: place(at, side, heads, positions) * factors.get(side, 1.0)
+    return lambda setup, side, heads, positions: place(setup, side, heads, positions) * factors.get(side, 1.0)
 
 
 def shift_logits(sheet: Sheet) -> Iterator[Reading]:

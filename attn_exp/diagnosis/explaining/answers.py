@@ -18,8 +18,8 @@ from attn_exp import mistakes
 from attn_exp.arrays import Array, Arrays
 from attn_exp.diagnosis.asking.case import (
     Answer,
-    Asked,
     Case,
+    CaseAnswer,
     Seen,
     differs,
     expected,
@@ -95,7 +95,7 @@ class Answers:
     across_calls: Sequence[str] = ()
     dtype: str = "own"
     ask: Callable[[], Seen] = tuple
-    ask_equal: Callable[[], Asked | None] = lambda: None
+    ask_equal: Callable[[], CaseAnswer | None] = lambda: None
     crossed: Seen = ()
 
     fitted: dict[object, float | None] = field(default_factory=dict)
@@ -186,7 +186,7 @@ class Answers:
 
     def get_inputs(self, case: Case) -> Given:
         """Return a case's inputs; large ones in float32, where exp overflows sooner, if the function got float32."""
-        if case.rung != LARGE or self.input_digits != SINGLE or case.given.q is None:
+        if case.question != LARGE or self.input_digits != SINGLE or case.given.q is None:
             return case.given
         return case.in_float32
 
@@ -237,7 +237,7 @@ class Answers:
     def several_mistakes(self) -> Explained | None:
         """Find mistakes, at most one per part of attention, in cases without additional masks; then one in masks."""
         plain, masked = self.split_by_masks(self.seen)
-        wrong = sorted(failing(plain, self.digits), key=lambda pair: pair[0].rung not in FEW_TOKENS)
+        wrong = sorted(failing(plain, self.digits), key=lambda pair: pair[0].question not in FEW_TOKENS)
         if not wrong or self.are_mostly_nan:
             return None
         seen = [*wrong, *(pair for pair in plain if pair not in wrong)]
@@ -250,7 +250,7 @@ class Answers:
 
     def split_by_masks(self, seen: Seen) -> tuple[Seen, Seen]:
         """Return the cases with the same masks as the plainest one, and those with additional masks."""
-        usual = next((case for case, _ in self.seen if case.rung == "values"), self.seen[0][0]).recipe.rules.masks
+        usual = next((case for case, _ in self.seen if case.question == "values"), self.seen[0][0]).recipe.rules.masks
         plain = [(case, answer) for case, answer in seen if case.recipe.rules.masks == usual]
         return plain, [(case, answer) for case, answer in seen if case.recipe.rules.masks != usual]
 
@@ -302,7 +302,7 @@ class Answers:
 
     def tail_dropped(self) -> Explained | None:
         """Return "tail_dropped" if the function ignores the last key or query, or all after the last whole block."""
-        outputs = [(case, one.output) for case, one in self.seen if case.rung != LARGE and one.output is not None]
+        outputs = [(case, one.output) for case, one in self.seen if case.question != LARGE and one.output is not None]
         for count in (count_keys, count_queries):
             counts = [count(case, output, self.digits) for case, output in outputs]
             if any(0 < used < total for total, used in counts) and are_whole_blocks(counts):
@@ -403,11 +403,11 @@ class Located(NamedTuple):
     """What is known about wrong answers that no mistake explains.
 
     `stage` is the first stage that differs: `logits` (for everything that produces them), `masked`, `weights` or
-    `context`; empty if unknown. `said` is one or more sentences for the user.
+    `context`; empty if unknown. `message` is one or more sentences for the user.
     """
 
     stage: str = ""
-    said: str = ""
+    message: str = ""
 
 
 def locate(seen: Seen, wrong: Seen) -> Located:
@@ -417,13 +417,13 @@ def locate(seen: Seen, wrong: Seen) -> Located:
         return Located("", f"zeros for every input; {UNEXPLAINED}")
     if outputs and all(np.isnan(output).all() for output in outputs):
         return Located("", f"NaN for every input; {UNEXPLAINED}")
-    wrong_rungs = dict.fromkeys(case.rung for case, _ in wrong)
-    answered = dict.fromkeys(case.rung for case, answer in seen if answer.output is not None)
-    right_rungs = [rung for rung in answered if rung not in wrong_rungs]
-    also_right = f", and right in {', '.join(right_rungs)}" if right_rungs else ""
-    found = locate_by_nan(seen, wrong) or locate_by_cases({*wrong_rungs}, seen)
+    wrong_questions = dict.fromkeys(case.question for case, _ in wrong)
+    answered = dict.fromkeys(case.question for case, answer in seen if answer.output is not None)
+    right_questions = [question for question in answered if question not in wrong_questions]
+    also_right = f", and right in {', '.join(right_questions)}" if right_questions else ""
+    found = locate_by_nan(seen, wrong) or locate_by_cases({*wrong_questions}, seen)
     return Located(
-        found.stage, f"something else: wrong in {', '.join(wrong_rungs)}{also_right}; {UNEXPLAINED}{found.said}"
+        found.stage, f"something else: wrong in {', '.join(wrong_questions)}{also_right}; {UNEXPLAINED}{found.message}"
     )
 
 
@@ -431,19 +431,21 @@ def locate_by_nan(seen: Seen, wrong: Seen) -> Located | None:
     """Return the stage "masked" if NaN appears in cases with masks only, although others were answered."""
     with_nan = [case for case, answer in wrong if answer.output is not None and np.isnan(answer.output).any()]
     has_plain = any(not case.recipe.rules.masks and answer.output is not None for case, answer in seen)
-    is_large_only = all(case.rung == LARGE for case, _ in wrong)
+    is_large_only = all(case.question == LARGE for case, _ in wrong)
     is_masked = with_nan and has_plain and not is_large_only and all(case.recipe.rules.masks for case in with_nan)
     return Located("masked", ". NaN appears only with masks") if is_masked else None
 
 
-def locate_by_cases(wrong_rungs: set[str], seen: Seen) -> Located:
+def locate_by_cases(wrong_questions: set[str], seen: Seen) -> Located:
     """Return what the names of the wrong cases tell."""
-    if wrong_rungs == {LARGE}:
+    if wrong_questions == {LARGE}:
         return Located("weights", ". Only large logits go wrong: check what is subtracted before exp, and the division")
-    if wrong_rungs <= {*ABOUT_MASKS, *INDIVIDUAL_MASKS}:
+    if wrong_questions <= {*ABOUT_MASKS, *INDIVIDUAL_MASKS}:
         return Located("masked")
-    if EQUAL in wrong_rungs:
+    if EQUAL in wrong_questions:
         return Located("", f". With {EQUAL} it is wrong too: look at masks, softmax, and how heads are combined")
-    if any(case.rung == EQUAL and expected(case)["v"].any() for case, _ in seen):  # zero values would hide the weights
+    if any(
+        case.question == EQUAL and expected(case)["v"].any() for case, _ in seen
+    ):  # zero values would hide the weights
         return Located("logits", f". With {EQUAL} it is right, so look at the logits")
     return Located()

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.asking.case import Answer, Asked, Case, Seen, differs, expected, predicted, tolerance
+from attn_exp.diagnosis.asking.case import Answer, Case, CaseAnswer, Seen, differs, expected, predicted, tolerance
 from attn_exp.diagnosis.asking.libraries import DIGITS
-from attn_exp.diagnosis.asking.offer import at_of, has_heads
+from attn_exp.diagnosis.asking.offer import has_heads, setup_of
 from attn_exp.diagnosis.asking.questions import CROSS
 from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.calling import ways_to_call
@@ -57,7 +57,7 @@ PRECEDING = {"masked": "logits", "output": "context"}
 """Stages that are skipped if they equal the one before."""
 
 
-def smallest_wrong(caller: Caller, function: Bound, wrong: Seen, digits: int) -> Asked | None:
+def smallest_wrong(caller: Caller, function: Bound, wrong: Seen, digits: int) -> CaseAnswer | None:
     """Return the smallest variant of the first wrong case that is wrong too, with its answer; None if none is found."""
     if function.inside is not None:
         return None
@@ -78,11 +78,11 @@ def show_smallest(
     )
 
 
-def run_fresh_cases(caller: Caller, function: Bound, wrong: Seen) -> list[Asked]:
+def run_fresh_cases(caller: Caller, function: Bound, wrong: Seen) -> list[CaseAnswer]:
     """Run the wrong cases again with other sizes and numbers; an explanation must reproduce the new answers too."""
     cases: list[Case] = []
     compiles_per_size = caller.library.name == "jax"  # JAX compiles again for each size
-    for case in list({case.rung: case for case, _ in wrong}.values())[: 2 if compiles_per_size else MAX_FRESH]:
+    for case in list({case.question: case for case, _ in wrong}.values())[: 2 if compiles_per_size else MAX_FRESH]:
         if function.inside is not None:
             cases += redraw_tokens(case)
         else:
@@ -110,7 +110,7 @@ def redraw_tokens(case: Case) -> Iterator[Case]:
 
 def resize_case(case: Case, caller: Caller, rows: int, keys: int, size: int) -> Case | None:
     """Return a case with random inputs of about these sizes; None if its rules do not fit them."""
-    sizes = at_of(case)
+    sizes = setup_of(case)
     if case.given.x is not None or sizes.rows == sizes.keys:
         rows = keys
     if not all(covers_sizes(mask, rows, keys) for mask in case.recipe.rules.masks):
@@ -123,7 +123,7 @@ def resize_case(case: Case, caller: Caller, rows: int, keys: int, size: int) -> 
 
 def is_valid_case(case: Case) -> bool:
     """Return whether the rules of a case fit its sizes, and every query sees a key."""
-    sizes = at_of(case)
+    sizes = setup_of(case)
     rules = (*case.recipe.rules.masks, *case.recipe.rules.scores)
     is_misfit = any(rule.misfit(sizes.heads, sizes.rows, sizes.keys) for rule in rules)
     return not is_misfit and not sees_nothing(expected(case)["masked"]).any()
@@ -131,7 +131,7 @@ def is_valid_case(case: Case) -> bool:
 
 def yield_smaller_cases(case: Case, caller: Caller) -> Iterator[Case]:
     """Yield cases like this one with fewer tokens, heads and dimensions, those with the smallest q, k and v first."""
-    sizes = at_of(case)
+    sizes = setup_of(case)
     heads_to_try = {1, 2, sizes.heads} if can_choose_heads(caller) else {sizes.heads}
     head_sizes = {sizes.size} if caller.is_made else {1, 2, 4}
     choices = product(heads_to_try, range(1, 5), range(1, 5), head_sizes)
@@ -148,7 +148,7 @@ def yield_smaller_cases(case: Case, caller: Caller) -> Iterator[Case]:
 
 
 def can_have_sizes(case: Case, heads: int, rows: int, keys: int, size: int) -> bool:
-    sizes, recipe = at_of(case), case.recipe
+    sizes, recipe = setup_of(case), case.recipe
     is_square = case.given.x is not None or sizes.rows == sizes.keys
     can_have_tokens = not is_square or rows == keys
     can_have_heads = sizes.heads in (sizes.groups, heads)
@@ -185,7 +185,7 @@ def make_small_case(
     def draw(*shape: int) -> Array:
         return rng.standard_normal(shape) if keeps_scale else rng.integers(0, 4, shape).astype(np.float64)
 
-    batch = at_of(case).batch if keeps_scale else 1
+    batch = setup_of(case).batch if keeps_scale else 1
     queries = case.given.q if case.given.x is None else case.given.x  # or the x from which they are computed
     scale = float(np.abs(queries).mean()) or 1.0 if keeps_scale and queries is not None else 1.0
     if case.given.x is None:
@@ -203,7 +203,7 @@ def make_small_case(
 def resize_rules(case: Case, sizes: tuple[int, int, int, int, int], request: Request) -> Rules:
     """Return the rules of a case for other sizes: masks and scores cut down, default scale and offset adjusted."""
     heads, _, rows, keys, size = sizes
-    old_sizes, rules = at_of(case), case.recipe.rules
+    old_sizes, rules = setup_of(case), case.recipe.rules
     masks = tuple(cut_down(mask, (heads, rows, keys), old_sizes.keys) for mask in rules.masks)
     scores = tuple(cut_down(score, (heads, rows, keys), old_sizes.keys) for score in rules.scores)
     has_default_scale = np.isclose(rules.scale, 1 / np.sqrt(old_sizes.size))
@@ -321,7 +321,7 @@ def format_number(number: float) -> str:
 
 def collect_answers(
     caller: Caller, tried: Tried, seen: Seen, wrong: Seen, *, digits: int, broken: Sequence[str] = (),
-    small: Asked | None = None,
+    small: CaseAnswer | None = None,
 ) -> Answers:  # fmt: skip
     """Return the answers to explain, wrong ones first; `small` is the smallest wrong case, if one was found."""
     function, wrong_cases = tried.function, {case for case, _ in wrong}
@@ -331,12 +331,12 @@ def collect_answers(
     def ask() -> Seen:
         return [*run_fresh_cases(caller, function, select_one_input(wrong)), *([small] if small else [])]
 
-    def ask_equal() -> Asked | None:
+    def ask_equal() -> CaseAnswer | None:
         return ask_equal_scores(caller, function, ways_to_call.rounded(tried.case, caller), seen)
 
     return Answers(
         [*select_promised(wrong), *right], digits, DIGITS[caller.dtype], broken, ask=ask, ask_equal=ask_equal,
-        crossed=[(case, answer) for case, answer in wrong if case.rung == CROSS],
+        crossed=[(case, answer) for case, answer in wrong if case.question == CROSS],
     )  # fmt: skip
 
 
@@ -347,13 +347,13 @@ def select_promised(wrong: Seen) -> Seen:
 
 def select_one_input(wrong: Seen) -> Seen:
     """Return the wrong answers except those to keys of another input, or all wrong answers if there are no others."""
-    return [(case, answer) for case, answer in wrong if case.rung != CROSS] or wrong
+    return [(case, answer) for case, answer in wrong if case.question != CROSS] or wrong
 
 
-def ask_equal_scores(caller: Caller, function: Bound, case: Case, seen: Seen) -> Asked | None:
+def ask_equal_scores(caller: Caller, function: Bound, case: Case, seen: Seen) -> CaseAnswer | None:
     """Return a case whose scores are all equal, with its answer; for a layer, its query projection is made zero."""
     if caller.offer.core:
-        return next((pair for pair in seen if pair[0].rung == EQUAL), None)
+        return next((pair for pair in seen if pair[0].question == EQUAL), None)
     if function.inside is not None:  # the module has its own weights
         return None
     zeros = {name: np.zeros_like(array) for name, array in case.given.arrays.items() if name in ("W_q", "b_q")}

@@ -26,9 +26,9 @@ from time import perf_counter
 import numpy as np
 
 from attn_exp.diagnosis.asking.case import Case
-from attn_exp.diagnosis.asking.offer import WIDE_LAYOUT, Offer, at_of, format_axes, has_batch, has_heads, is_joined
+from attn_exp.diagnosis.asking.offer import WIDE_LAYOUT, Offer, format_axes, has_batch, has_heads, is_joined, setup_of
 from attn_exp.diagnosis.asking.questions import HeadsMaker, LayerMaker, core_cases, layer_cases
-from attn_exp.diagnosis.asking.request import Request, with_words
+from attn_exp.diagnosis.asking.request import Request, with_settings
 from attn_exp.diagnosis.calling import conventions, ways_to_call
 from attn_exp.diagnosis.calling.behaviour import masked
 from attn_exp.diagnosis.calling.call import Bound, Caller
@@ -136,7 +136,7 @@ def copy_module(target: OwnFunction) -> OwnFunction:
 
 def has_no_answer(verdict: Verdict) -> bool:
     return any(
-        (finding.rung, finding.state) == (ANSWERED, BROKEN) or finding.state == NOT_VERIFIED
+        (finding.question, finding.state) == (ANSWERED, BROKEN) or finding.state == NOT_VERIFIED
         for finding in verdict.findings
     )
 
@@ -150,7 +150,7 @@ def find_calls(
     both = list[Implementation]()
     for target, name, verdict in zip(targets, names, verdicts, strict=True):
         formats = [setting for setting in verdict.right_under.split() if setting.partition("=")[0] in FORMAT_SETTINGS]
-        request = with_words(common, " ".join(formats)) if formats else common
+        request = with_settings(common, " ".join(formats)) if formats else common
         call = ways_to_call.how_to_call(
             target, request, bind_readable_layer(target, request) if is_layer(target.function) else None
         )
@@ -169,7 +169,7 @@ def common_request(both: Both, request: Request) -> Request:
         return request
     by_flag = rules == ["mask=causal"]
     can_follow = all(set(rules) <= {*side.rules} or (by_flag and side.takes("causal")) for side in both)
-    return with_words(request, " ".join(rules)) if can_follow else request
+    return with_settings(request, " ".join(rules)) if can_follow else request
 
 
 def share_weights(both: Both) -> str | None:
@@ -212,7 +212,7 @@ def cases_of_both(both: Both, common: Request, quick: bool) -> Iterator[Case]:
         maker = HeadsMaker(common, offer, layout, layout, only_head_size=0)
         questions = list(core_cases(common, offer, layout, quick))
         yield from questions
-        yield from ambiguous_cases(both, common, maker, {case.rung for case in questions})
+        yield from ambiguous_cases(both, common, maker, {case.question for case in questions})
     else:
         maker = LayerMaker(common, offer, inside)
         yield from layer_cases(common, offer, quick, inside)
@@ -220,20 +220,20 @@ def cases_of_both(both: Both, common: Request, quick: bool) -> Iterator[Case]:
         yield hide_one_row(maker.case(EMPTY_ROWS, 6, 6))
 
 
-def ambiguous_cases(both: Both, common: Request, maker: HeadsMaker, rungs: set[str]) -> Iterator[Case]:
+def ambiguous_cases(both: Both, common: Request, maker: HeadsMaker, questions: set[str]) -> Iterator[Case]:
     """Yield cases without a single right answer: how causal masks are aligned, and how key/value heads are shared."""
     can_align = all(side.caller.offer.takes("causal") or not side.caller.offer.takes("mask") for side in both)
     if (common.is_causal or maker.offer.takes("causal")) and can_align:
         masks = common.masks if common.is_causal else (*common.masks, Causal())
         for rows, keys in ((5, 9), (9, 5)):
             yield maker.case("causal, unequal lengths", rows, keys, masks=masks, optional=True)
-    if maker.heads > 1 and common.kv_head is None and "shared heads" not in rungs:
+    if maker.heads > 1 and common.kv_head is None and "shared heads" not in questions:
         yield maker.case("shared heads", 7, 7, groups=2, optional=True)
 
 
 def hide_one_row(case: Case) -> Case:
     """Mask all keys of the middle query."""
-    sizes = at_of(case)
+    sizes = setup_of(case)
     attends = np.ones((sizes.rows, sizes.keys), np.bool_)
     attends[sizes.rows // 2] = False
     return replace(masked(case, attends), optional=True)
@@ -302,7 +302,9 @@ def cases_left_open(pairs: Sequence[Pair], names: tuple[str, str]) -> tuple[str,
     if not any(pair.both for pair in pairs):
         return ("every case (none was answered by both)",)
     required = [pair for pair in pairs if not (pair.both or pair.case.optional)]
-    return tuple(dict.fromkeys(f"{pair.case.rung} (only {names[1 - pair.unanswered]} answers)" for pair in required))
+    return tuple(
+        dict.fromkeys(f"{pair.case.question} (only {names[1 - pair.unanswered]} answers)" for pair in required)
+    )
 
 
 def is_unlike_definition(verdict: Verdict) -> bool:
@@ -346,24 +348,24 @@ def differing_rules(both: Both) -> list[str]:
 def describe_call(side: Implementation) -> str:
     caller = side.caller
     inputs = f"q, k, v [{format_axes(caller.layout)}]" if caller.offer.core else "x"
-    details = filter(None, (caller.offer.said, caller.library.name, caller.dtype, str(caller.masking)))
+    details = filter(None, (caller.offer.description, caller.library.name, caller.dtype, str(caller.masking)))
     under = f", under {side.verdict.right_under}" if side.verdict.right_under else ""
     return f"{side.name} with {', '.join((inputs, *details))}{under}"
 
 
 def findings_of(pairs: Sequence[Pair], differing: Sequence[Pair], names: tuple[str, str]) -> Iterator[Finding]:
     """Yield one finding for each kind of case: different, answered by one function only, or equal."""
-    for rung in dict.fromkeys(pair.case.rung for pair in pairs):
-        broken = next((pair for pair in differing if pair.case.rung == rung), None)
-        single = next((pair for pair in pairs if pair.case.rung == rung and not pair.both), None)
+    for question in dict.fromkeys(pair.case.question for pair in pairs):
+        broken = next((pair for pair in differing if pair.case.question == question), None)
+        single = next((pair for pair in pairs if pair.case.question == question and not pair.both), None)
         if broken:
-            yield Finding(rung, BROKEN, broken.how_far())
+            yield Finding(question, BROKEN, broken.how_far())
         elif single:
             silent = single.unanswered
             error = "" if single.case.optional else f"; {names[silent]}: {single.answers[silent].error}"
-            yield Finding(rung, ABSENT, f"only {names[1 - silent]} answers{error}")
+            yield Finding(question, ABSENT, f"only {names[1 - silent]} answers{error}")
         else:
-            yield Finding(rung, HELD)
+            yield Finding(question, HELD)
 
 
 def offered_by_one(both: Both) -> Iterator[Finding]:
@@ -395,15 +397,15 @@ def compare_by_definition(both: Both, request: Request) -> Verdict:
 
 def compare_findings(both: Both) -> Iterator[Finding]:
     """Yield a finding for each kind of case in which both were compared with the definition."""
-    first, second = ({finding.rung: finding.state for finding in side.verdict.findings} for side in both)
-    for rung, state in first.items():
-        states = [state, second.get(rung, "")]
+    first, second = ({finding.question: finding.state for finding in side.verdict.findings} for side in both)
+    for question, state in first.items():
+        states = [state, second.get(question, "")]
         if states == [HELD, HELD]:
-            yield Finding(rung, HELD)
+            yield Finding(question, HELD)
         elif states == [BROKEN, BROKEN]:
-            yield Finding(rung, HELD, "neither follows the definition")
+            yield Finding(question, HELD, "neither follows the definition")
         elif set(states) == {HELD, BROKEN}:
-            yield Finding(rung, BROKEN, f"{both[states.index(BROKEN)].name} does not follow the definition")
+            yield Finding(question, BROKEN, f"{both[states.index(BROKEN)].name} does not follow the definition")
 
 
 def conclude(
@@ -443,7 +445,7 @@ def smallest_of_both(both: Both, case: Case, digits: int) -> tuple[Smallest, Sma
 
 
 def small_cases(case: Case, caller: Caller) -> Iterator[Case]:
-    if case.rung == EMPTY_ROWS:
+    if case.question == EMPTY_ROWS:
         yield masked(
             make_small_case(case, (1, 1, 2, 2, 1), caller.request, 1), np.array([[True, True], [False, False]])
         )

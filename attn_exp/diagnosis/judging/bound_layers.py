@@ -216,7 +216,7 @@ def make_offer(layer: Layer, arrays: Sequence[str], defaults: Mapping[str, Any])
     roles = find_mask_roles(layer)
     parameters = {name: name for name in arrays} | {role: layer.keywords[role] for role in roles}
     known = {role: layer.defaults[role] for role in roles if role in layer.defaults}
-    return Offer("q" in arrays, parameters, (), {**defaults, **known}, said=layer.extra_arguments)
+    return Offer("q" in arrays, parameters, (), {**defaults, **known}, description=layer.extra_arguments)
 
 
 # The parameters of a layer, by name

@@ -19,7 +19,7 @@ import numpy as np
 
 from attn_exp.diagnosis.asking.libraries import replaced_in_numpy
 from attn_exp.diagnosis.asking.questions import ABOUT_MASKS, INDIVIDUAL_MASKS
-from attn_exp.diagnosis.asking.request import Request, with_words
+from attn_exp.diagnosis.asking.request import Request, with_settings
 from attn_exp.diagnosis.bind.sizes import sizes_of_file
 from attn_exp.diagnosis.calling import conventions, ways_to_call
 from attn_exp.diagnosis.calling.call import Bound, Caller
@@ -107,7 +107,7 @@ def check_with_conventions(own: OwnFunction, request: Request, quick: bool) -> V
         if is_layer(own.function):
             return check_layer(own, assumed, lambda bound, asked: call_and_check(own, asked, quick, bound))
         heads = sizes_of_file(own.function).get("h") if assumed.head is None else None
-        return check_function(own, with_words(assumed, f"head={heads}") if heads else assumed, quick)
+        return check_function(own, with_settings(assumed, f"head={heads}") if heads else assumed, quick)
 
     verdict = judge(request)
     return judge_convention(own, verdict, request, judge) or judge_neighbours(own, verdict, request, judge)
@@ -121,7 +121,7 @@ def judge_convention(
     is_unused = setting == conventions.NEIGHBOURS and not request.positions
     if not setting or is_unused or setting.partition("=")[0] in request.names_typed:
         return None
-    other = judge(with_words(request, setting))
+    other = judge(with_settings(request, setting))
     if not other.passed and (other.mistakes or not other.right_under):  # it may be right with one more convention
         return None
     if setting == conventions.NEIGHBOURS and other.passed and names_neighbours(own):
@@ -144,7 +144,7 @@ def judge_neighbours(
     )
     if not may_explain or not request.positions or setting.partition("=")[0] in request.names_typed:
         return verdict
-    other = judge(with_words(request, setting))
+    other = judge(with_settings(request, setting))
     return verdict if other.unexplained or not other.mistakes else conventions.under(other, request, setting)
 
 
@@ -159,7 +159,9 @@ def check_function(own: OwnFunction, request: Request, quick: bool) -> Verdict:
     tried = ways_to_call.how_to_call(own, request)
     verdict = check_called(own, tried, quick)
     broken = [finding for finding in verdict.findings if finding.state == BROKEN]
-    only_masks_raise = all(finding.rung in ABOUT_MASKS and re.match(r"\w*Error: ", finding.said) for finding in broken)
+    only_masks_raise = all(
+        finding.question in ABOUT_MASKS and re.match(r"\w*Error: ", finding.message) for finding in broken
+    )
     layout = FOR_MASKS[tried.caller.offer.core].get(tried.caller.layout, "")
     if layout and broken and only_masks_raise and not request.layout:
         with suppress(UserError):  # it may not accept this layout
@@ -229,16 +231,18 @@ def check_under_fitting_settings(own: OwnFunction, tried: Tried, quick: bool) ->
     ]
     if not fitting:
         return None
-    settings = min(fitting, key=lambda words: ways_to_call.failing_at_first(tried, with_words(request, words), digits))
-    longest = ways_to_call.longest_question(tried, with_words(request, settings))
+    settings = min(
+        fitting, key=lambda words: ways_to_call.failing_at_first(tried, with_settings(request, words), digits)
+    )
+    longest = ways_to_call.longest_question(tried, with_settings(request, settings))
     if longest is not None:
         settings = conventions.find_width(settings, *longest, digits)
-    assumed = with_words(request, settings)
+    assumed = with_settings(request, settings)
     is_smaller = conventions.TWO_TO_THE in settings  # its number of heads differs from that of the layer
     verdict = call_and_check(own, assumed, quick, None if is_smaller else find_built_layer(tried))
     if verdict.mistakes == (conventions.INVERTED,):
         verdict = choose_polarity(verdict, tried, assumed, check_inverted(own, tried, assumed, quick))
-    are_values_right = any(finding.rung == VALUES and finding.state == HELD for finding in verdict.findings)
+    are_values_right = any(finding.question == VALUES and finding.state == HELD for finding in verdict.findings)
     is_explained = verdict.passed or verdict.mistakes or are_values_right
     return conventions.under(verdict, request, settings) if is_explained else None
 
@@ -261,7 +265,7 @@ def check_both_polarities(own: OwnFunction, caller: Caller, tried: Tried, reques
     caller = conventions.with_one_opposite(caller, tried.function)
     verdict = report_polarities(judge_answers_and_mask_format(own, caller, tried, quick), caller)
     may_hide = not verdict.passed and (conventions.INVERTED in verdict.mistakes or (hides and not verdict.mistakes))
-    broken = {finding.rung for finding in verdict.findings if finding.state == BROKEN}
+    broken = {finding.question for finding in verdict.findings if finding.state == BROKEN}
     if not may_hide and not (verdict.unexplained and broken <= {*ABOUT_MASKS, *INDIVIDUAL_MASKS}):
         return verdict
     inverted = inverted or check_inverted(own, tried, request, quick)
@@ -271,7 +275,7 @@ def check_both_polarities(own: OwnFunction, caller: Caller, tried: Tried, reques
 
 
 def check_inverted(own: OwnFunction, tried: Tried, request: Request, quick: bool) -> Verdict:
-    return call_and_check(own, with_words(request, conventions.BLOCKS), quick, find_built_layer(tried))
+    return call_and_check(own, with_settings(request, conventions.BLOCKS), quick, find_built_layer(tried))
 
 
 def choose_polarity(verdict: Verdict, tried: Tried, request: Request, inverted: Verdict) -> Verdict:
@@ -295,5 +299,7 @@ def report_polarities(verdict: Verdict, caller: Caller) -> Verdict:
     hiding, attending = ("padding", "mask") if caller.padding.opposite else ("mask", "padding")
     names = caller.offer.parameters
     is_usual = hiding == "padding" or "causal" in names["mask"].lower()
-    said = f"True means hidden, but attend in {names[attending]}" + ("" if is_usual else ": a mistake, unless intended")
-    return with_findings(verdict, Finding(f"masks as {names[hiding]}", HELD if is_usual else REMARK, said))
+    message = f"True means hidden, but attend in {names[attending]}" + (
+        "" if is_usual else ": a mistake, unless intended"
+    )
+    return with_findings(verdict, Finding(f"masks as {names[hiding]}", HELD if is_usual else REMARK, message))

@@ -17,7 +17,7 @@ from attn_exp.diagnosis.asking.case import expected
 from attn_exp.diagnosis.asking.names import every_parameter, is_required, plain, words_in
 from attn_exp.diagnosis.asking.offer import KNOWN_LAYOUTS
 from attn_exp.diagnosis.asking.questions import Inside, layer_cases
-from attn_exp.diagnosis.asking.request import Request, with_words
+from attn_exp.diagnosis.asking.request import Request, with_settings
 from attn_exp.diagnosis.bind.arguments import ROTARY
 from attn_exp.diagnosis.bind.binding import bind_layer
 from attn_exp.diagnosis.bind.construct import Bag
@@ -203,7 +203,7 @@ def check_bound(own: OwnFunction, layer: Layer, request: Request, check: Check) 
     verdict = check(bound_function(layer), request)
     heads = layer.sizes.get("h")
     if verdict.unexplained and not layer.axes_told and heads:
-        verdict = check(bound_function(layer), with_words(request, f"head={heads}"))
+        verdict = check(bound_function(layer), with_settings(request, f"head={heads}"))
     if not verdict.unexplained or layer.axes_told:
         return verdict
     reason = "its outputs differ from the definition, and the axes of its inputs are guessed: set `layout`"
@@ -222,7 +222,7 @@ def add_layer_settings(request: Request, own: OwnFunction, layer: Layer) -> Requ
                 "head": f"head={heads}" if heads else "",
                 "kv_head": f"kv_head={groups}" if groups not in (None, heads) else "",
                 "layout": f"layout={axes}" if has_layout else ""}  # fmt: skip
-    return with_words(
+    return with_settings(
         request, " ".join(word for name, word in settings.items() if word and name not in request.names_typed)
     )
 
@@ -250,7 +250,7 @@ def check_observed(own: OwnFunction, observed: Observed, request: Request, check
     if verdict.unexplained or verdict.uncalled or is_of_scale:
         verdict = explain_layer(own, observed, bound, turns, request, check, verdict)
     verdict = check_decoding(  # with the settings that are built into the layer
-        verdict, observed.layer, bound, with_words(request, " ".join(re.findall(r"\S+=\S+", verdict.right_under)))
+        verdict, observed.layer, bound, with_settings(request, " ".join(re.findall(r"\S+=\S+", verdict.right_under)))
     )
     for refine in PASSES:
         verdict = refine(verdict, observed, own, request)
@@ -285,7 +285,7 @@ def explain_layer(
     """
     explained = None
     for setting in find_own_words(observed, request, is_masked=has_own_mask(observed), turns=bool(turns)):
-        other = check(bound, with_words(request, setting))
+        other = check(bound, with_settings(request, setting))
         if other.passed:
             return under(other, request, setting)
         is_fewer = explained is None or len(other.mistakes) < len(explained.mistakes)
@@ -350,7 +350,7 @@ def check_rotary_tables(
     tables = [layer.keywords[role] for role in ROTARY if role in layer.keywords]
     if request.positions or not tables:
         return verdict
-    requests = [with_words(request, setting) for setting in ROTATIONS]
+    requests = [with_settings(request, setting) for setting in ROTATIONS]
     rotated = [check_observed(own, observe(bind_layer(own, one)), one, check) for one in requests]
     if any(other.passed for other in rotated):
         return with_findings(verdict, Finding("with rotary tables", HELD))
@@ -366,7 +366,7 @@ def check_causal(verdict: Verdict, own: OwnFunction, layer: Layer, request: Requ
                  for name, value in layer.settings.items())  # fmt: skip
     if request.masks or CAUSAL in verdict.right_under or not inspect.isclass(own.function) or not is_off:
         return verdict
-    with_mask = with_words(request, CAUSAL)
+    with_mask = with_settings(request, CAUSAL)
     try:
         causal = check_bound(own, bind_layer(own, with_mask), with_mask, check)
     except UncalledError:  # it cannot be causal
@@ -387,7 +387,7 @@ def check_cross_attention(
         return with_unverified(verdict, f"`{layer.keywords[roles[0]]}` ({error})")
     if other.passed:
         return with_findings(verdict, Finding(WITH_MEMORY, HELD))
-    others = [finding for finding in other.findings if finding.rung != WITH_MEMORY]
+    others = [finding for finding in other.findings if finding.question != WITH_MEMORY]
     return replace(other, findings=(*others, Finding(WITH_MEMORY, BROKEN)))
 
 
@@ -402,7 +402,7 @@ def check_grouped_heads(
         return verdict
     setting = f"kv_head={heads // 2}"
     try:
-        grouped = check_built(own, with_words(request, setting), check)[1]
+        grouped = check_built(own, with_settings(request, setting), check)[1]
     except UncalledError:  # it has no such heads
         return verdict
     if grouped.mistakes and not grouped.unexplained:

@@ -14,11 +14,11 @@ from itertools import product
 import numpy as np
 
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.asking.case import Answer, Asked, Case, differs, expected, without_blind
+from attn_exp.diagnosis.asking.case import Answer, Case, CaseAnswer, differs, expected, without_blind
 from attn_exp.diagnosis.asking.libraries import load_library
 from attn_exp.diagnosis.asking.names import plain
 from attn_exp.diagnosis.asking.offer import MASKINGS, PADDINGS, Masking
-from attn_exp.diagnosis.asking.request import Request, with_words
+from attn_exp.diagnosis.asking.request import Request, with_settings
 from attn_exp.diagnosis.calling.conventions import BLOCKS, CAUSAL, INVERTED, UNSCALED, are_open
 from attn_exp.diagnosis.explaining.answers import Answers
 from attn_exp.diagnosis.judging.bound_layers import BATCH, Observed, leave_open
@@ -28,7 +28,7 @@ from attn_exp.diagnosis.observe.recording import FINE, record_layer
 from attn_exp.diagnosis.recipes.candidates import RULES, find_explanation, what_mistakes_compute
 from attn_exp.experiment.verdict import BROKEN, HELD, Finding, Verdict
 from attn_exp.forms import steps
-from attn_exp.forms.pipeline import At, Given, Recipe
+from attn_exp.forms.pipeline import Given, Recipe, Setup
 from attn_exp.own_code import OwnFunction
 from attn_exp.rules.masks.array import Allowed
 from attn_exp.rules.masks.mask import Mask
@@ -62,8 +62,8 @@ class Reading:
 
     words: str
     request: Request
-    wrong: Sequence[Asked]
-    others: Sequence[Asked]
+    wrong: Sequence[CaseAnswer]
+    others: Sequence[CaseAnswer]
     added: bool = False
 
 
@@ -112,8 +112,8 @@ def explain_readings(
     stage = "" if names else first_difference(core, reading.wrong[0][0])
     if stage and masked is not None and not masked.wrong:
         stage = "masked"
-    rungs = ", ".join(dict.fromkeys(case.rung for case, _ in reading.wrong))
-    finding = Finding(INSIDE, BROKEN, f"the context differs in: {rungs}")
+    questions = ", ".join(dict.fromkeys(case.question for case, _ in reading.wrong))
+    finding = Finding(INSIDE, BROKEN, f"the context differs in: {questions}")
     return Verdict(
         own.name, False, names, what_mistakes_compute(names) if names else "something else", (finding,),
         request.words, found.alike, unexplained=bool(stage), stage=stage,
@@ -128,11 +128,11 @@ def read_core(core: Core, observed: Observed, request: Request) -> Iterator[Read
     scores = list(find_score_words(observed, request))
     for score, mask in product(("", *scores), masks):
         words = f"{mask} {score}".strip()
-        yield compare_reading(words, with_words(request, words) if words else request, core, observed)
+        yield compare_reading(words, with_settings(request, words) if words else request, core, observed)
     scales = [UNSCALED, *scores] if are_open(request, "scale") else []
     for scale, mask in product(("", *scales), masks):
         words = f"{mask} {scale}".strip()
-        assumed = with_words(request, words) if words else request
+        assumed = with_settings(request, words) if words else request
         added = find_added(core, assumed)
         if added is not None:
             biased = replace(assumed, scores=(*assumed.scores, added))
@@ -200,14 +200,14 @@ def is_wrong(case: Case, answer: Answer, bits: int) -> bool:
     return differs(without_blind(answer.output, right), kept, bits)
 
 
-def ask_core(core: Core, request: Request, masks: tuple[Mask, ...] = (), rung: str = "values") -> Asked:
+def ask_core(core: Core, request: Request, masks: tuple[Mask, ...] = (), question: str = "values") -> CaseAnswer:
     heads, rows, keys, size = core.q.shape[1], core.q.shape[2], core.k.shape[2], core.q.shape[3]
     rules = replace(request.rules(size, rows, keys), masks=(*request.masks, *masks))
-    case = Case(rung, Recipe(rules, heads, heads), Given(core.q, core.k, core.v))
+    case = Case(question, Recipe(rules, heads, heads), Given(core.q, core.k, core.v))
     return case, Answer(core.context, {"weights": core.weights})
 
 
-def ask_with_masks(observed: Observed, request: Request) -> Iterator[Asked]:
+def ask_with_masks(observed: Observed, request: Request) -> Iterator[CaseAnswer]:
     """Yield a case and answer for each mask argument of a layer.
 
     The mask is written in the first format that hides the right keys, or else in the first that the layer accepts.
@@ -228,7 +228,7 @@ def ask_with_masks(observed: Observed, request: Request) -> Iterator[Asked]:
 
 def ask_with_mask(
     observed: Observed, request: Request, role: tuple[str, str], masking: Masking
-) -> Asked | None:  # fmt: skip
+) -> CaseAnswer | None:  # fmt: skip
     """Return a case with a mask for the attention inside a layer, and its answer; None if the layer rejects the mask.
 
     `role` is the role of the argument and the kind of mask: per query ("mask") or per example ("padding").
@@ -238,11 +238,11 @@ def ask_with_mask(
     allowed = np.random.default_rng(3).random((BATCH, 1, 1 if role[1] == "padding" else rows, keys)) < 0.6
     allowed[..., 0] = True
     heads = observed.layer.sizes.get("h", 1)
-    at = At(Recipe(request.rules(1, rows, keys)).rules, BATCH, heads, heads, rows, keys, 1, heads)
+    setup = Setup(Recipe(request.rules(1, rows, keys)).rules, BATCH, heads, heads, rows, keys, 1, heads)
     if role[1] == "mask":  # a caller combines the requested masks
-        allowed = allowed & steps.allowed(at)[:, :1]
+        allowed = allowed & steps.allowed(setup)[:, :1]
     allowed = np.broadcast_to(allowed, (BATCH, 1, rows, keys))
-    mask = masking.write(allowed ^ request.blocks, at, request.blocks)  # True hides under this convention
+    mask = masking.write(allowed ^ request.blocks, setup, request.blocks)  # True hides under this convention
     if isinstance(mask, np.ndarray):
         mask = load_library(observed.layer.library).into(mask, "float64")
     try:

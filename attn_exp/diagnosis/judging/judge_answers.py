@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from attn_exp.diagnosis.asking.case import Answer, Asked, Case, Seen, differs, expected, predicted, same_answer
+from attn_exp.diagnosis.asking.case import Answer, Case, CaseAnswer, Seen, differs, expected, predicted, same_answer
 from attn_exp.diagnosis.asking.libraries import DIGITS
 from attn_exp.diagnosis.asking.offer import KIND_TEXTS, PADDINGS, format_axes
 from attn_exp.diagnosis.asking.questions import ABOUT_MASKS, INDIVIDUAL_MASKS, WIDTH
@@ -164,7 +164,7 @@ class Judged:
     wrong: Seen = ()
     remarks: Sequence[Found] = ()
     explanation: Explained = field(default_factory=Explained)
-    smallest: Asked | None = None
+    smallest: CaseAnswer | None = None
 
 
 def judge_answers(
@@ -207,9 +207,9 @@ def judge_answers(
 
 def find_overflows(wrong: Seen, bits: int) -> list[Case]:
     """Return the cases whose large logits overflow, if other answers are wrong too: overflow is then only a remark."""
-    if bits < SINGLE or all(case.rung == LARGE for case, _ in wrong):
+    if bits < SINGLE or all(case.question == LARGE for case, _ in wrong):
         return []
-    return [case for case, answer in wrong if case.rung == LARGE and answer.output is not None
+    return [case for case, answer in wrong if case.question == LARGE and answer.output is not None
             and not np.isfinite(answer.output).all() and np.isfinite(expected(case)["output"]).all()]  # fmt: skip
 
 
@@ -218,17 +218,17 @@ def soften_thread_failure(finding: Finding, name: str) -> Found:
 
     A layer may keep state for its backward pass, or a KV cache for decoding.
     """
-    is_failure = finding.rung == IN_THREADS and finding.state == BROKEN
+    is_failure = finding.question == IN_THREADS and finding.state == BROKEN
     return replace(finding, state=REMARK) if is_failure else finding, name
 
 
 def repeat_first_cases(caller: Caller, answers: Seen) -> Finding:
-    rung = "the same after many calls"
+    question = "the same after many calls"
     for case, answer in answers[:3]:
         later = ways_to_call.of_kept_queries(caller, case, caller(case))
         if answer.output is not None and not same_answer(answer, later, case, ROUGH):
-            return Finding(rung, BROKEN, "its first answer was different")
-    return Finding(rung, HELD)
+            return Finding(question, BROKEN, "its first answer was different")
+    return Finding(question, HELD)
 
 
 # The explanation of wrong answers, or a reason to excuse them
@@ -243,27 +243,27 @@ def explain_wrong_answers(
     `precision` is the number of bits and the note on rounding, `behaviour` the findings that show only across calls.
     """
     wrong, (bits, rounding) = judged.wrong, precision
-    cases, first_rung = {case for case, _ in wrong}, wrong[0][0].rung
+    cases, first_question = {case for case, _ in wrong}, wrong[0][0].question
     right = [pair for pair in judged.answers if pair[0] not in cases]
     broken = list_broken(behaviour)
     smallest = smallest_wrong(caller, tried.function, wrong, bits)
     evidence = collect_answers(caller, tried, judged.answers, wrong, digits=bits, broken=broken, small=smallest)
     intention = explain_as_meant(wrong, bits, evidence.ask)
     if intention:
-        return Judged(right, remarks=[*judged.remarks, (Finding(first_rung, REMARK, intention), "")])
+        return Judged(right, remarks=[*judged.remarks, (Finding(first_question, REMARK, intention), "")])
     explanation = known or find_explanation(evidence)
     if not conventions.may_be_made(explanation.names, caller):
         explanation = Explained()
-    if is_of_own_axes(wrong, explanation, [pair for pair in right if pair[0].rung == "masks"]):
+    if is_of_own_axes(wrong, explanation, [pair for pair in right if pair[0].question == "masks"]):
         answers = [(case, OTHER_AXES if case in cases else answer) for case, answer in judged.answers]
         return Judged(answers, remarks=judged.remarks)
     others = [*(finding for finding, _ in behaviour), *report_answer_axes(judged.answers)]
     is_harmless = rounding != FLOAT32_INSIDE and all(finding.state != BROKEN for finding in others)
     is_overflow = bits >= SINGLE and explanation.names in (OVERFLOWS, (ONE_MAXIMUM,))
-    if is_harmless and is_overflow and all(case.rung == LARGE for case in cases):  # realistic logits are smaller
-        remark = Finding(first_rung, REMARK, FITS.format(caller.dtype)), "".join(explanation.names)
-        rungs = {case.rung for case in cases}
-        return Judged([pair for pair in right if pair[0].rung not in rungs], remarks=[remark, *judged.remarks])
+    if is_harmless and is_overflow and all(case.question == LARGE for case in cases):  # realistic logits are smaller
+        remark = Finding(first_question, REMARK, FITS.format(caller.dtype)), "".join(explanation.names)
+        questions = {case.question for case in cases}
+        return Judged([pair for pair in right if pair[0].question not in questions], remarks=[remark, *judged.remarks])
     return replace(judged, explanation=explanation, smallest=smallest)
 
 
@@ -276,10 +276,10 @@ def explain_as_meant(wrong: Seen, bits: int, ask: Callable[[], Seen]) -> str:
 
     A function of x and matrices may use the width of x divided by the number of heads as its head size.
     """
-    rungs = {case.rung for case, _ in wrong}
-    if rungs == {LARGE}:
+    questions = {case.question for case, _ in wrong}
+    if questions == {LARGE}:
         return "scores are clipped, but only far above usual values" if is_clipped(wrong, bits, ask) else ""
-    if rungs != {WIDTH}:
+    if questions != {WIDTH}:
         return ""
     for case, answer in wrong:
         size = max(len(case.given.arrays["W_q"]) // case.recipe.heads, 1)
@@ -294,7 +294,7 @@ def is_of_own_axes(wrong: Seen, explanation: Explained, plain_masks: Seen) -> bo
 
     Mistakes in these masks are not excused, unless the function ignores them but applies plain masks.
     """
-    is_optional = all(case.unpromised and case.rung in INDIVIDUAL_MASKS for case, _ in wrong)
+    is_optional = all(case.unpromised and case.question in INDIVIDUAL_MASKS for case, _ in wrong)
     applies_plain = any(answer.output is not None for _, answer in plain_masks)
     is_excused = applies_plain and explanation.names == ("mask_ignored",)
     return is_optional and (is_excused or not any(mistake(name).group == "masks" for name in explanation.names))
@@ -307,18 +307,18 @@ def name_mistakes(
     own: OwnFunction, caller: Caller, judged: Judged, behavioural: tuple[str, ...], findings: tuple[Finding, ...]
 ) -> Verdict:
     """Return the verdict that the findings imply: its mistakes, what the function computes, and where it goes wrong."""
-    failed = [finding.rung for finding in findings if finding.state == BROKEN]
+    failed = [finding.question for finding in findings if finding.state == BROKEN]
     explanation = judged.explanation
     names = join_mistakes(explanation, behavioural) if failed else pick_remark(judged.remarks)
     place = Located("masked" if not names and {*failed} <= {*ABOUT_MASKS, *INDIVIDUAL_MASKS} and failed else "")
     is_unexplained = bool(judged.wrong) and not explanation.names and not explanation.setting
     if is_unexplained:
         place = locate_difference(caller, judged)
-        computes = place.said
+        computes = place.message
     elif explanation.setting:
         computes = what_a_setting_computes(explanation.setting)
     elif judged.wrong:
-        computes = what_mistakes_compute(explanation.names, explanation.said)
+        computes = what_mistakes_compute(explanation.names, explanation.message)
     else:
         computes = (
             f"the right numbers, but look at: {', '.join(names or failed)}" if failed else "attention as requested"
@@ -353,11 +353,11 @@ def locate_difference(caller: Caller, judged: Judged) -> Located:
 
 def describe_caller(caller: Caller) -> str:
     inputs = f"q, k, v [{format_axes(caller.layout)}]" if caller.offer.core else "x and a layer's matrices"
-    extra = f", {caller.offer.said}" if caller.offer.said else ""
+    extra = f", {caller.offer.description}" if caller.offer.description else ""
     mask = str(caller.masking) if caller.offer.takes("mask") else ""
     kind = "" if caller.padding.kind == "booleans" else f" {KIND_TEXTS[caller.padding.kind].removeprefix('masks ')}"
     padding = f"masks of keys{kind} [{caller.padding.axes}]" if caller.padding != PADDINGS[0] else ""
-    masks = "".join(f", {said}" for said in (mask, padding) if said)
+    masks = "".join(f", {message}" for message in (mask, padding) if message)
     output = f", and returns [{format_axes(caller.returns)}]" if caller.returns else ""
     output += f" as result {caller.part[len('returned ') :]} (from 0)" if caller.part.startswith("returned") else ""
     defaults = {role: caller.offer.defaults.get(role) for role in ("causal", "dropout")}
@@ -368,16 +368,16 @@ def describe_caller(caller: Caller) -> str:
 
 def summarize_cases(answers: Seen, wrong: Seen) -> Iterator[Finding]:
     """Yield one finding for each row of the report, which covers one or more cases."""
-    for rung in dict.fromkeys(case.rung for case, _ in answers):
-        first_wrong = next((pair for pair in wrong if pair[0].rung == rung), None)
-        refused = [(case, answer) for case, answer in answers if case.rung == rung and answer.output is None]
+    for question in dict.fromkeys(case.question for case, _ in answers):
+        first_wrong = next((pair for pair in wrong if pair[0].question == question), None)
+        refused = [(case, answer) for case, answer in answers if case.question == question and answer.output is None]
         is_failure = any(not case.optional and not answer.refused for case, answer in refused)
         if first_wrong is not None:
-            yield Finding(rung, BROKEN, describe_error(*first_wrong))
+            yield Finding(question, BROKEN, describe_error(*first_wrong))
         elif refused:
-            yield Finding(rung, BROKEN if is_failure else ABSENT, refused[0][1].error)
+            yield Finding(question, BROKEN if is_failure else ABSENT, refused[0][1].error)
         else:
-            yield Finding(rung, HELD)
+            yield Finding(question, HELD)
 
 
 def describe_error(case: Case, answer: Answer) -> str:
@@ -389,9 +389,9 @@ def describe_error(case: Case, answer: Answer) -> str:
 
 
 def report_answer_axes(answers: Seen) -> Iterator[Finding]:
-    said = next((answer.axes for _, answer in answers if answer.axes), "")
-    if said:
-        yield Finding("the axes of its answer", BROKEN, said)
+    message = next((answer.axes for _, answer in answers if answer.axes), "")
+    if message:
+        yield Finding("the axes of its answer", BROKEN, message)
 
 
 def report_accuracy(answers: Seen, bits: int, rounding: str, is_module: bool) -> Finding:
@@ -399,7 +399,7 @@ def report_accuracy(answers: Seen, bits: int, rounding: str, is_module: bool) ->
     if rounding:  # we, not the author, made a module float64
         return Finding("accuracy", BROKEN if rounding == FLOAT32_INSIDE and not is_module else REMARK, rounding)
     errors = [relative_error(answer.output, case) for case, answer in answers
-              if answer.output is not None and case.rung != LARGE]  # fmt: skip
+              if answer.output is not None and case.question != LARGE]  # fmt: skip
     units = max(errors) * 2.0 ** (bits - 1)
     return Finding("accuracy", HELD, f"within {units:.2g} units in the last place of the largest number")
 

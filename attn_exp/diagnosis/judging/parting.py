@@ -27,7 +27,7 @@ from attn_exp.diagnosis.asking.case import (
     predicted,
     same_answer,
 )
-from attn_exp.diagnosis.asking.offer import at_of
+from attn_exp.diagnosis.asking.offer import setup_of
 from attn_exp.diagnosis.calling.call import Caller
 from attn_exp.diagnosis.observe.trace import record_with
 from attn_exp.diagnosis.recipes.candidates import (
@@ -117,9 +117,11 @@ class Pair:
 def find_causes(differing: Sequence[Pair], verdicts: Sequence[Verdict], names: Sequence[str], digits: int) -> list[str]:
     """Return sentences on where two functions differ; kinds of cases described by the same phrases share a sentence."""
     kinds: dict[tuple[str, ...], list[str]] = {}
-    rungs = list(dict.fromkeys(pair.case.rung for pair in differing))
-    for rung in rungs if "masks" not in rungs else [rung for rung in rungs if rung != EMPTY_ROWS]:
-        pairs = [pair for pair in differing if pair.case.rung == rung]
+    questions = list(dict.fromkeys(pair.case.question for pair in differing))
+    for question in (
+        questions if "masks" not in questions else [question for question in questions if question != EMPTY_ROWS]
+    ):
+        pairs = [pair for pair in differing if pair.case.question == question]
         described = (
             describe_answers([(pair.case, pair.answers[side]) for pair in pairs], verdict, digits)
             for side, verdict in enumerate(verdicts)
@@ -135,20 +137,20 @@ def join_places(places: Sequence[str]) -> str:
 
 
 def where(case: Case) -> str:
-    kind = WHERE.get(case.rung, f"in {case.rung!r}")
+    kind = WHERE.get(case.question, f"in {case.question!r}")
     return "under a causal mask, where t and s differ" if is_aligned(case) else kind
 
 
 def is_aligned(case: Case) -> bool:
     """Return whether a case has a causal mask and t differs from s, so that its alignment matters."""
-    sizes = at_of(case)
+    sizes = setup_of(case)
     return sizes.rows != sizes.keys and any(isinstance(mask, Causal) for mask in case.recipe.rules.masks)
 
 
 def describe_answers(seen: Seen, verdict: Verdict, digits: int) -> str:
     """Return how one function answers cases of one kind, as a phrase after its name."""
     first_case, first_answer = seen[0]
-    if first_case.rung == EMPTY_ROWS:
+    if first_case.question == EMPTY_ROWS:
         return f"gives {describe_blind_row(first_case, first_answer)}"
     for applies, phrase, recipe_of in CONVENTIONS:
         if applies(first_case) and all(reproduces(recipe_of(case), case, answer, digits) for case, answer in seen):
@@ -191,7 +193,7 @@ CONVENTIONS = (
     (is_aligned, "aligns causal masks top left", lambda case: with_offset(case, 0)),
     (
         is_aligned, "aligns causal masks bottom right",
-        lambda case: with_offset(case, at_of(case).keys - at_of(case).rows),
+        lambda case: with_offset(case, setup_of(case).keys - setup_of(case).rows),
     ),
     (
         has_shared_heads, "shares each key/value head among neighbouring query heads",

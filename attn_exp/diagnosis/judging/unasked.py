@@ -147,7 +147,7 @@ def list_open_arguments(caller: Caller, function: Bound, seen: Seen) -> list[str
         for given in parameters_of(routine, "")
         if not is_starred(given) and given.default is not given.empty
     }
-    passed = {*offer.parameters.values(), *(text.partition("=")[0] for text in offer.said.split(", "))}
+    passed = {*offer.parameters.values(), *(text.partition("=")[0] for text in offer.description.split(", "))}
     passed |= set() if function.unknown is None else {*defaults} - {*function.unknown}
     unread = {*names.find_never_read(routine, [*defaults]), *getattr(routine, "keywords", {})}
     phrases = list[str]()
@@ -166,11 +166,11 @@ def list_open_arguments(caller: Caller, function: Bound, seen: Seen) -> list[str
 
 def list_refused_masks(caller: Caller, seen: Seen) -> Iterator[str]:
     """Yield the mask arguments with which every call failed, except by NotImplementedError."""
-    for rung, role in MASK_CASES.items():
-        answers = [answer for case, answer in seen if case.rung == rung]
+    for question, role in MASK_CASES.items():
+        answers = [answer for case, answer in seen if case.question == question]
         if not caller.offer.takes(role) or not answers or any(answer.output is not None for answer in answers):
             continue
-        error, kind = answers[0].error, "argument" if rung == ADDED else "mask"
+        error, kind = answers[0].error, "argument" if question == ADDED else "mask"
         if not error.startswith("NotImplementedError"):
             yield f"{kind} `{caller.offer.parameters[role]}` ({shortened(error)})"
 
@@ -179,8 +179,8 @@ def is_right_otherwise(caller: Caller, option: str, default: bool | int, seen: S
     """Return whether right answers stay right with another value of an option, in one case of each kind."""
     value = not default if isinstance(default, bool) else 1
     other = replace(caller, function=partial(caller.function, **{option: value}))
-    right_cases = {case.rung: case for case, answer in reversed(seen) if is_near(caller, answer, case.right)}
-    cases = [case for rung, case in right_cases.items() if rung in OPTION_CASES]
+    right_cases = {case.question: case for case, answer in reversed(seen) if is_near(caller, answer, case.right)}
+    cases = [case for question, case in right_cases.items() if question in OPTION_CASES]
     return bool(cases) and all(is_near(other, other(case), case.right) for case in cases)
 
 
@@ -191,10 +191,12 @@ def with_outcome(verdict: Verdict, own: OwnFunction, request: Request) -> Verdic
     if verdict.uncalled:
         return decide(verdict, reason=f"it could not be called {verdict.uncalled}")
     broken = broken_of(verdict)
-    cause = ERROR if any(finding.rung == "values" for finding in broken) else OUTSIDE
-    if broken and all(cause.search(finding.said) for finding in broken):
+    cause = ERROR if any(finding.question == "values" for finding in broken) else OUTSIDE
+    if broken and all(cause.search(finding.message) for finding in broken):
         errors = [
-            finding.said.partition(": ")[2] if finding.rung == ANSWERED else f"{finding.rung}: {finding.said}"
+            finding.message.partition(": ")[2]
+            if finding.question == ANSWERED
+            else f"{finding.question}: {finding.message}"
             for finding in broken
         ]
         return decide(with_state(verdict, NOT_VERIFIED), reason="; ".join(errors))
@@ -229,22 +231,23 @@ def pass_with_open_points(verdict: Verdict, state: str, *open_points: str, compu
 def leave_errors_open(verdict: Verdict, own: OwnFunction) -> Verdict:
     """Leave cases open in which a function raised errors; that of a factory may be built for one size."""
     broken = broken_of(verdict)
-    if verdict.mistakes or not (broken and all(ERROR.search(finding.said) for finding in broken)):
+    if verdict.mistakes or not (broken and all(ERROR.search(finding.message) for finding in broken)):
         return verdict
-    points = [f"{finding.rung} ({shortened(finding.said)})" for finding in broken]
+    points = [f"{finding.question} ({shortened(finding.message)})" for finding in broken]
     if is_factory(own.function):
-        points = [f"inputs of other `sizes` ({shortened(broken[0].said)})"]
+        points = [f"inputs of other `sizes` ({shortened(broken[0].message)})"]
     return pass_with_open_points(verdict, ABSENT, *points)
 
 
 def leave_cases_open(verdict: Verdict, own: OwnFunction) -> Verdict:
     """Leave tokens of zeros (they may mean padding) and additive biases open if only cases with these are wrong."""
     broken = broken_of(verdict)
-    if verdict.mistakes or not broken or not {finding.rung for finding in broken} <= {ZERO_TOKEN, ADDED}:
+    if verdict.mistakes or not broken or not {finding.question for finding in broken} <= {ZERO_TOKEN, ADDED}:
         return verdict
     bias = next((name for name in arguments_of(own.function) if role_of(name) == "added"), ADDED)
     open_points = [
-        f"`{'zeros' if finding.rung == ZERO_TOKEN else bias}` ({finding.rung} gives different numbers: {finding.said})"
+        f"`{'zeros' if finding.question == ZERO_TOKEN else bias}` "
+        f"({finding.question} gives different numbers: {finding.message})"
         for finding in broken
     ]
     return pass_with_open_points(verdict, NOT_VERIFIED, *open_points)
@@ -254,23 +257,27 @@ def leave_masks_open(verdict: Verdict, own: OwnFunction) -> Verdict:
     """Leave masks open if only they are wrong and nothing explains how: their format may be unknown."""
     broken = broken_of(verdict)
     is_told = verdict.mistakes or verdict.right_under or verdict.alike
-    if not broken or is_told or any(finding.rung not in FORMAT_CASES or "Error" in finding.said for finding in broken):
+    if (
+        not broken
+        or is_told
+        or any(finding.question not in FORMAT_CASES or "Error" in finding.message for finding in broken)
+    ):
         return verdict
     mask = next((f" `{name}`" for name in mask_arguments(own)), "")
     return pass_with_open_points(
         verdict,
         NOT_VERIFIED,
-        f"mask{mask} (no known mask format gives the right numbers: {broken[0].said})",
+        f"mask{mask} (no known mask format gives the right numbers: {broken[0].message})",
         computes=f"{AS_REQUESTED}, except for its masks",
     )
 
 
 def leave_polarity_open(verdict: Verdict, own: OwnFunction) -> Verdict:
     """Leave open what True means in a mask argument that a remark `masks as NAME` is about."""
-    remarks = {finding.rung: finding.said for finding in verdict.findings if finding.state == REMARK}
+    remarks = {finding.question: finding.message for finding in verdict.findings if finding.state == REMARK}
     points = (
-        f"what True means in `{name.removeprefix('masks as ')}` ({said})"
-        for name, said in remarks.items()
+        f"what True means in `{name.removeprefix('masks as ')}` ({message})"
+        for name, message in remarks.items()
         if "masks as " in name
     )
     return replace(verdict, not_verified=(*verdict.not_verified, *points))
@@ -280,7 +287,9 @@ def leave_convention_open(verdict: Verdict, own: OwnFunction) -> tuple[Verdict, 
     """Leave open the convention under which a function is right; also return what each convention would mean."""
     if verdict.passed or verdict.mistakes or not (verdict.right_under and verdict.alike):
         return verdict, ""
-    question, meanings = next((said for setting, said in MEANINGS.items() if setting in verdict.right_under), ("", ""))
+    question, meanings = next(
+        (texts for setting, texts in MEANINGS.items() if setting in verdict.right_under), ("", "")
+    )
     masks = " and ".join(f"`{name}`" for name in mask_arguments(own))
     question = question or f"what True means in {masks or 'its mask'}"
     return replace(with_state(verdict, REMARK, f"{question} ({meanings})"), passed=True, smallest=None), meanings
@@ -309,13 +318,13 @@ def find_unsupported(caller: Caller, function: Bound) -> Iterator[str]:
 
 def list_refused(seen: Seen) -> Iterator[str]:
     """Yield the kinds of cases that were never answered, with the error of each case."""
-    answered = {case.rung for case, answer in seen if answer.output is not None}
+    answered = {case.question for case, answer in seen if answer.output is not None}
     for case, answer in seen:
         if answer.output is not None:
             continue
-        phrase = ASKED.get(case.rung, "")
-        if case.rung in answered:  # a memory as long as x works, and one of a different length does not
-            phrase = "keys of a different length" if case.rung == CROSS else ""
+        phrase = ASKED.get(case.question, "")
+        if case.question in answered:  # a memory as long as x works, and one of a different length does not
+            phrase = "keys of a different length" if case.question == CROSS else ""
         if phrase:
             yield f"{phrase} ({shortened(answer.error)})"
 

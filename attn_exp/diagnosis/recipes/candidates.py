@@ -27,7 +27,7 @@ from attn_exp.diagnosis.asking.case import (
     tolerance,
     without_blind,
 )
-from attn_exp.diagnosis.asking.offer import at_of
+from attn_exp.diagnosis.asking.offer import setup_of
 from attn_exp.experiment.executing import list_features
 from attn_exp.forms.pipeline import Recipe
 from attn_exp.mistakes.mistake import Change as RecipeChange
@@ -88,14 +88,14 @@ MAX_ROUNDING = 0.01
 class Candidate:
     """Named mistakes or a setting, and the change that they make to a case's recipe.
 
-    `fitted` is true if a number of the change was fitted to the answers; `said` is a sentence with that number, such as
+    `fitted` is true if a number of the change was fitted to the answers; `message` is a sentence with that number:
     "They are divided by 8".
     """
 
     names: tuple[str, ...]
     change: Change
     fitted: bool = False
-    said: str = ""
+    message: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,8 +104,8 @@ class Explained:
 
     `alike` lists other names that give the same numbers. For numbers in boxes, `reading` (a `Reading`) is the
     convention under which they are right, `slips` has a `Slip` or None for each box, and `slip` is one in addition to a
-    mistake. `view` is the view of the evidence to which the explanation applies. `change` and `said` are those of the
-    candidate that is named first.
+    mistake. `view` is the view of the evidence to which the explanation applies. `change` and `message` are those of
+    the candidate that is named first.
     """
 
     names: tuple[str, ...] = ()
@@ -116,7 +116,7 @@ class Explained:
     slip: Any = None
     view: Any = None
     change: Change | None = None
-    said: str = ""
+    message: str = ""
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ def choose_best(fitting: Sequence[Candidate]) -> Explained | None:
     likeliest, *rest = sorted(fitting, key=rank)
     other_names = dict.fromkeys(tuple(sorted(set(candidate.names))) for candidate in rest)
     other_names.pop(tuple(sorted(set(likeliest.names))), None)
-    return Explained(likeliest.names, tuple(other_names), change=likeliest.change, said=likeliest.said)
+    return Explained(likeliest.names, tuple(other_names), change=likeliest.change, message=likeliest.message)
 
 
 def rank(candidate: Candidate) -> tuple[int, ...]:
@@ -185,8 +185,8 @@ def rank(candidate: Candidate) -> tuple[int, ...]:
     )  # fmt: skip
 
 
-def what_mistakes_compute(names: Sequence[str], said: str = "") -> str:
-    says = " ".join([*(mistakes.mistake(name).says for name in names), *([f"{said}."] if said else [])])
+def what_mistakes_compute(names: Sequence[str], message: str = "") -> str:
+    says = " ".join([*(mistakes.mistake(name).says for name in names), *([f"{message}."] if message else [])])
     return f"attention with {' and '.join(names)}: {says}"
 
 
@@ -200,7 +200,9 @@ def what_a_setting_computes(words: str) -> str:
 def list_mistakes(cases: Sequence[Case]) -> Iterator[Candidate]:
     """Yield every variant of every mistake that these cases can show, except remarks and losses of precision."""
     features_present = list_features((case.recipe, case.given) for case in cases)
-    has_one_size = len({at_of(case).size for case in cases}) == 1  # then no other tells a constant from another factor
+    has_one_size = (
+        len({setup_of(case).size for case in cases}) == 1
+    )  # then no other tells a constant from another factor
     for name in mistakes.names():
         mistake = mistakes.mistake(name)
         is_hidden = not set(mistake.needs) <= features_present or (name == "scale_fixed" and has_one_size)
@@ -268,7 +270,7 @@ def choose_sample(seen: Seen) -> list[Case]:
     sample = dict[object, Case]()
     for index, (case, _) in enumerate(seen):
         rules = case.recipe.rules
-        kind = (*map(type, rules.masks), *map(type, rules.scores), case.rung == "equal inputs")
+        kind = (*map(type, rules.masks), *map(type, rules.scores), case.question == "equal inputs")
         sample.setdefault(index if index < SAMPLE_SIZE else kind, case)
     return list(sample.values())
 

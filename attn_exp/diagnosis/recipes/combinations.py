@@ -20,10 +20,10 @@ import numpy as np
 
 from attn_exp import mistakes
 from attn_exp.arrays import Array
-from attn_exp.diagnosis.asking.case import Answer, Asked, Case, Seen, differs, predicted
+from attn_exp.diagnosis.asking.case import Answer, Case, CaseAnswer, Seen, differs, predicted
 from attn_exp.diagnosis.asking.libraries import DIGITS
 from attn_exp.diagnosis.recipes.candidates import Candidate, cache_change, compose_changes, everywhere
-from attn_exp.forms.pipeline import At, Step
+from attn_exp.forms.pipeline import Setup, Step
 from attn_exp.mistakes.masks import add_to_hidden, fill_hidden, mask_weights
 from attn_exp.mistakes.mistake import Change, around, instead, together
 from attn_exp.mistakes.scale import multiply_scale, use_constant
@@ -186,13 +186,13 @@ def use_raw_logits(number: float) -> Change:
 
     Nothing is exponentiated, so the fill value itself becomes the weight.
     """
-    return together(mask_weights(number), instead(normalize=lambda at, masked: masked))
+    return together(mask_weights(number), instead(normalize=lambda setup, masked: masked))
 
 
 def divide_by_sum(number: float) -> Change:
     """Divide logits by their sum, with a number filled in at hidden keys."""
 
-    def normalize(at: At, masked: Array) -> Array:
+    def normalize(setup: Setup, masked: Array) -> Array:
         logits = np.where(np.isneginf(masked), number, masked)
         return np.asarray(logits / logits.sum(axis=-1, keepdims=True))
 
@@ -258,7 +258,9 @@ def combine(candidates: Sequence[Candidate]) -> Candidate:
     return combined
 
 
-def combine_parts(single: Sequence[Candidate], asked: Asked, equal_scores: Asked | None) -> Iterator[Candidate]:
+def combine_parts(
+    single: Sequence[Candidate], asked: CaseAnswer, equal_scores: CaseAnswer | None
+) -> Iterator[Candidate]:
     """Yield combinations of mistakes in several parts that reproduce the answer to a case.
 
     They must also reproduce `equal_scores`, the answer to a case with equal scores; without it, at most two are

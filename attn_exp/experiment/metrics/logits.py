@@ -15,7 +15,7 @@ from attn_exp.experiment.metrics.errors import largest_finite_error
 from attn_exp.experiment.metrics.metric import Metric, Subject, finite_weights, get_stage, mean_seen, require_formed
 from attn_exp.experiment.row import Comparison, find_settled
 from attn_exp.forms import steps
-from attn_exp.forms.pipeline import At
+from attn_exp.forms.pipeline import Setup
 from attn_exp.forms.steps import repeat_heads
 from attn_exp.forms.trace import Trace, entropy
 from attn_exp.rules.normalizers.softmax import softmax
@@ -161,8 +161,8 @@ def bend_slope(stages: Trace, rules: Rules) -> Array:
     assert stages.q is not None and stages.k is not None and stages.logits is not None
     logits = stages.logits
     if rules.bend_last:
-        at = At.of_heads(rules, stages.q, stages.k)
-        logits = steps.forbid(at, steps.biased(at, logits), steps.allowed(at))
+        setup = Setup.of_heads(rules, stages.q, stages.k)
+        logits = steps.forbid(setup, steps.biased(setup, logits), steps.allowed(setup))
     is_masked = np.isneginf(logits)
     bent = np.where(is_masked, 0, logits) + 1j * TINY
     for rule in rules.scores:

@@ -17,7 +17,7 @@ from attn_exp.config.kinds import make
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError, unknown
 from attn_exp.problem.drawing import RandomSource, read_matrix
-from attn_exp.problem.sources.source import INPUT, Asked, Source, Vectors
+from attn_exp.problem.sources.source import INPUT, Source, SourceRequest, Vectors
 
 NAMES = registry.names(__path__, without=("source",))
 
@@ -55,7 +55,9 @@ def with_tokens(settings: Embeddings, section: str = INPUT) -> Embeddings:
     return replace(settings, tokens=read_tokens(settings.tokens, f"{section}.tokens"))
 
 
-def select_source(settings: Embeddings, source: RandomSource, section: str = INPUT) -> tuple[Source, Asked] | None:
+def select_source(
+    settings: Embeddings, source: RandomSource, section: str = INPUT
+) -> tuple[Source, SourceRequest] | None:
     """Return the one source that the settings select, and its request; None if they select none.
 
     Raises:
@@ -78,7 +80,7 @@ def select_source(settings: Embeddings, source: RandomSource, section: str = INP
             needs = " and ".join(f"{section}.{name}" for name in member.needs)
             raise UserError(f"{section}.{key} needs {needs}")
         source_value = value if member.settings is None else make(member.settings, value, f"{section}.{key}")
-        return member, Asked(settings, source_value, source.seed, source, section)
+        return member, SourceRequest(settings, source_value, source.seed, source, section)
     return None
 
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from attn_exp.problem.drawing import Distribution, choose_source
-from attn_exp.problem.sources.source import Asked, Source, Vectors
+from attn_exp.problem.sources.source import Source, SourceRequest, Vectors
 
 
-def read(asked: Asked) -> Vectors:
+def read(request: SourceRequest) -> Vectors:
     """Draw N(0, 1) with `normal`, U(-1, 1) with `uniform`, integers with `integers`.
 
     They come from the stream `x` of the seed, or from a library's generator, whose uniform numbers are U(0, 1).
     """
-    settings = asked.settings
-    distribution = Distribution(asked.own, settings.low, settings.high, key=f"{asked.path}.")
-    source = choose_source(settings.generator, settings.seed, f"{asked.path}.seed", asked.numbers)
-    return Vectors(source.array(asked.stream, distribution, (asked.rows, settings.d_model or 0)).astype(float))
+    settings = request.settings
+    distribution = Distribution(request.own, settings.low, settings.high, key=f"{request.path}.")
+    source = choose_source(settings.generator, settings.seed, f"{request.path}.seed", request.numbers)
+    return Vectors(source.array(request.stream, distribution, (request.rows, settings.d_model or 0)).astype(float))
 
 
 SOURCE = Source(read=read, needs=("tokens", "d_model"))

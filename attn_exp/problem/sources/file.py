@@ -6,17 +6,17 @@ from attn_exp.errors import UserError, brief, unknown
 from attn_exp.problem import files
 from attn_exp.problem.files import Contents
 from attn_exp.problem.from_files import drop_batch_axis, format_names, group_names, guess_stage
-from attn_exp.problem.sources.source import Asked, Source, Vectors
+from attn_exp.problem.sources.source import Source, SourceRequest, Vectors
 
 BINARY = (".npy", ".npz", ".safetensors")
 """Formats whose header contains the shape."""
 
 
-def read(asked: Asked) -> Vectors:
-    key = f"{asked.path}.file"
-    contents, label = files.list_file(asked.own, key), files.format_label(key, asked.own)
+def read(request: SourceRequest) -> Vectors:
+    key = f"{request.path}.file"
+    contents, label = files.list_file(request.own, key), files.format_label(key, request.own)
     arrays = {}
-    for stage, name in choose_arrays(contents, asked.settings.array, label).items():
+    for stage, name in choose_arrays(contents, request.settings.array, label).items():
         array_label = f"{label}: {name}" if name else label
         arrays[stage] = drop_batch_axis(files.read_numbers(contents.arrays[name], array_label), array_label)
     return Vectors(arrays.pop("x", None), contents.tokens, arrays)
@@ -52,13 +52,13 @@ def choose_arrays(contents: Contents, array: str | None, label: str) -> dict[str
     return {stage: candidates[stage][0] for stage in chosen}
 
 
-def size(asked: Asked) -> tuple[int, int] | None:
+def size(request: SourceRequest) -> tuple[int, int] | None:
     """Return the shape of x if the file's header contains it; None for text files, which have no header."""
-    if not asked.own.lower().endswith(BINARY):
+    if not request.own.lower().endswith(BINARY):
         return None
     try:
-        contents = files.list_file(asked.own, "embeddings.file")
-        shape = contents.arrays[choose_arrays(contents, asked.settings.array, "")["x"]].shape
+        contents = files.list_file(request.own, "embeddings.file")
+        shape = contents.arrays[choose_arrays(contents, request.settings.array, "")["x"]].shape
     except (UserError, KeyError):
         return None  # reading the file raises the error
     shape = shape[1:] if len(shape) == 3 and shape[0] == 1 else shape

@@ -15,7 +15,7 @@ INPUT = "embeddings"
 """The section that describes x; anything below it, such as `embeddings.memory`, is another input."""
 
 
-class Asked(NamedTuple):
+class SourceRequest(NamedTuple):
     """The request to a source: all settings of the embeddings, its own settings, the run's seed and random numbers.
 
     `path` is the section in which the user wrote them: the input itself, or its memory.
@@ -46,9 +46,9 @@ class Vectors(NamedTuple):
     later: Arrays = MappingProxyType({})
 
 
-def counted(asked: Asked) -> tuple[int, int] | None:
+def counted(request: SourceRequest) -> tuple[int, int] | None:
     """Return `tokens` and `d_model`, if both are set."""
-    return (asked.rows, asked.settings.d_model) if asked.rows and asked.settings.d_model else None
+    return (request.rows, request.settings.d_model) if request.rows and request.settings.d_model else None
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ class Source:
     - `turns`: whether it supports the setting `columns`, with tokens in columns.
     """
 
-    read: Callable[[Asked], Vectors]
-    size: Callable[[Asked], tuple[int, int] | None] = counted
+    read: Callable[[SourceRequest], Vectors]
+    size: Callable[[SourceRequest], tuple[int, int] | None] = counted
     needs: tuple[str, ...] = ()
     settings: type | None = None
     turns: bool = False

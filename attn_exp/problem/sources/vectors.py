@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from attn_exp.config.inputs import Draw
 from attn_exp.problem import drawing
-from attn_exp.problem.sources.source import Asked, Source, Vectors
+from attn_exp.problem.sources.source import Source, SourceRequest, Vectors
 
 
-def read(asked: Asked) -> Vectors:
+def read(request: SourceRequest) -> Vectors:
     """Return the numbers as written, drawn, or read from the file that is named instead."""
-    return Vectors(drawing.read_matrix(asked.own, f"{asked.path}.vectors", asked.numbers))
+    return Vectors(drawing.read_matrix(request.own, f"{request.path}.vectors", request.numbers))
 
 
-def size(asked: Asked) -> tuple[int, int] | None:
+def size(request: SourceRequest) -> tuple[int, int] | None:
     """Return the shape of the array if it is to be drawn; None if its numbers are given or in a file."""
-    return drawing.drawn_shape(asked.own) if isinstance(asked.own, Draw) else None
+    return drawing.drawn_shape(request.own) if isinstance(request.own, Draw) else None
 
 
 SOURCE = Source(read=read, size=size, turns=True)

@@ -11,13 +11,13 @@ import numpy as np
 from attn_exp.config.spelling import spelled
 from attn_exp.errors import UserError, brief
 from attn_exp.problem.drawing import Distribution, choose_source
-from attn_exp.problem.sources.source import Asked, Source, Vectors
+from attn_exp.problem.sources.source import Source, SourceRequest, Vectors
 
 MARKED = re.compile(r"\[\w+\]|<\|?/?\w+\|?>")
 """A special token, such as [PAD] or <s>, whose brackets are part of it."""
 
 
-def read(asked: Asked) -> Vectors:
+def read(request: SourceRequest) -> Vectors:
     """Draw the vector of each word from a stream of its own, named after it: N(0, 1), or U(-1, 1) with `uniform`.
 
     A library's generator draws one table instead, one row for each word in the order of `sorted(set(words))`.
@@ -25,15 +25,15 @@ def read(asked: Asked) -> Vectors:
     Raises:
         UserError: the text has no words.
     """
-    words = list_words(asked.own)
+    words = list_words(request.own)
     if not words:
-        raise UserError(f"{asked.path}.text={brief(spelled(asked.own))}: expected at least one word")
-    settings, width = asked.settings, asked.settings.d_model or 0
-    distribution = Distribution(settings.distribution or "normal", settings.low, settings.high, key=f"{asked.path}.")
-    source = choose_source(settings.generator, settings.seed, f"{asked.path}.seed", asked.numbers)
+        raise UserError(f"{request.path}.text={brief(spelled(request.own))}: expected at least one word")
+    settings, width = request.settings, request.settings.d_model or 0
+    distribution = Distribution(settings.distribution or "normal", settings.low, settings.high, key=f"{request.path}.")
+    source = choose_source(settings.generator, settings.seed, f"{request.path}.seed", request.numbers)
     if source.stream is not None:
         table = sorted(set(words))
-        rows = source.array(asked.stream, distribution, (len(table), width)).astype(np.float64)
+        rows = source.array(request.stream, distribution, (len(table), width)).astype(np.float64)
         return Vectors(rows[[table.index(word) for word in words]], words)
     vectors = {word: source.array(f"word {word}", distribution, (width,)) for word in dict.fromkeys(words)}
     return Vectors(np.stack([vectors[word] for word in words]), words)
@@ -59,9 +59,9 @@ def strip_punctuation(word: str) -> tuple[int, int]:
     return (letters[0], letters[-1] + 1) if letters else (0, 0)
 
 
-def size(asked: Asked) -> tuple[int, int] | None:
-    words = list(split_words(asked.own)) if isinstance(asked.own, str) else asked.own
-    return (len(words), asked.settings.d_model) if words and asked.settings.d_model else None
+def size(request: SourceRequest) -> tuple[int, int] | None:
+    words = list(split_words(request.own)) if isinstance(request.own, str) else request.own
+    return (len(words), request.settings.d_model) if words and request.settings.d_model else None
 
 
 SOURCE = Source(read=read, size=size, needs=("d_model",))

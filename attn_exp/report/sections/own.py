@@ -38,7 +38,7 @@ def make_part(variant: str, verdict: Verdict) -> dict[str, Any]:
         "sentence": verdict_sentence(verdict),
         "named": [mistake_texts(name) for name in verdict.mistakes],
         "parting": "" if example is None else describe_first_difference(example.stages),
-        "broken": [(finding.rung, finding.said) for finding in verdict.findings if finding.state == "broken"],
+        "broken": [(finding.question, finding.message) for finding in verdict.findings if finding.state == "broken"],
         "python": "" if example is None else example.python,
         "stages": [] if example is None else [(stage.name, stage.parts, pair_heads(stage)) for stage in example.stages],
     }
@@ -99,8 +99,8 @@ HTML = """\
 #}Fix: <code>{{ fix }}</code>{% endif %}</p>
 {% endfor -%}
 {% if part.parting %}<p>{{ part.parting }}</p>{% endif %}
-{% if part.broken %}<dl class="legend">{% for rung, said in part.broken %}<div><dt>{{ rung }}</dt><dd>{#
-#}{{ said or "does not hold" }}</dd></div>{% endfor %}</dl>{% endif %}
+{% if part.broken %}<dl class="legend">{% for question, message in part.broken %}<div><dt>{{ question }}</dt><dd>{#
+#}{{ message or "does not hold" }}</dd></div>{% endfor %}</dl>{% endif %}
 {% if part.python %}
 <h3>The smallest input that fails</h3>
 <div class="scroll" tabindex="0" role="group" aria-label="The smallest input that fails"><pre>{{ part.python }}</pre>{#
@@ -132,8 +132,8 @@ MARKDOWN = """\
 {% endfor %}
 {{ part.parting|md }}
 
-{% for rung, said in part.broken -%}
-- {{ rung|md }}: {{ (said or "does not hold")|md }}
+{% for question, message in part.broken -%}
+- {{ question|md }}: {{ (message or "does not hold")|md }}
 {% endfor %}
 
 {% if part.python %}
