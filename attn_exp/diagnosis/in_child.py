@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ TIMEOUT, MOST_SECONDS = 60.0, 86_400.0
 """Default timeout for checking one function, and the longest that a user can set, in seconds."""
 PREPARING = 300.0
 """Limit in seconds for steps that the user's timeout does not cover: imports, building and compiling."""
+QUIET_SECONDS = 8.0
+"""A check that takes longer says so on stderr."""
 TIMEOUT_SETTING = "timeout="
 JSON = "--json"
 
@@ -102,6 +105,9 @@ def ask(child: Child, words: Sequence[str], seconds: float) -> Reply:
         progress.update(message)
         return bool(message.get("asking"))
 
+    text = f"attn_exp: still checking {target_of(words)}; the limit is {seconds:g} s ({TIMEOUT_SETTING}{seconds:g})"
+    notice = threading.Timer(QUIET_SECONDS, print, (text,), {"file": sys.stderr, "flush": True})
+    notice.start()
     try:
         reply: Reply = child.ask(list(words), seconds, hear, PREPARING)
     except NoAnswerError as ended:
@@ -113,6 +119,8 @@ def ask(child: Child, words: Sequence[str], seconds: float) -> Reply:
         if target.endswith(".py"):
             raise UserError(f"{target}: {reason}") from ended
         return reply_without_answer(words, reason, progress)
+    finally:
+        notice.cancel()
     return reply
 
 

@@ -21,7 +21,8 @@ SECONDS, DEAF = 10.0, 6.0
 """Seconds without a word, and from Ctrl-C to the end; twice what is promised, as other work may share the machine."""
 
 GIB = 2**30
-CODES = (0, 1, 2, 130)
+CODES = (0, 1, 2, 3, 130)
+"""3: a check that could not finish, as with too little memory."""
 
 MINE = """
 import numpy as np
@@ -138,7 +139,7 @@ def tried(here: Path, words: list[str], limit: int) -> str | None:
         and "interrupted" not in text
         and "interrupted before it was finished" not in text,
         f"{len(errors)} errors: {last(text)}": code == 2 and len(errors) != 1,
-        "nothing was said": code == 1 and not text.strip(),
+        "nothing was said": code in (1, 3) and not text.strip(),
     }
     return next((message for message, is_so in wrong.items() if is_so), None)
 
