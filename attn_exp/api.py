@@ -88,7 +88,7 @@ def load(folder: str | Path) -> Result | Swept:
 
 
 def compare(first: Result | Swept | str | Path, second: Result | Swept | str | Path) -> Versus:
-    """Compare two runs or two sweeps, given as results or folders, as `attn-exp compare` does, without writing a page.
+    """Compare two runs or sweeps, given as results or folders, as `attn-exp compare` does, but without writing a page.
 
     The repr of the result is the text that the command prints. `moved` tells whether any number differs beyond rounding
     or is missing on one side, `sentences` describe the differences, the most important first, and `tables` list the

@@ -105,8 +105,8 @@ def dispatch(words: Sequence[str]) -> int:
 
 
 def run_or_sweep(words: Sequence[str]) -> int:
-    """Run what the settings describe: a run, a sweep (`-m`), or a printed text (`--help`, `--cfg`)."""
-    from attn_exp.config import command_line  # noqa: PLC0415 - commands on what is on disk start without Hydra
+    """Execute a run or a sweep (`-m`), or print the help (`--help`) or the settings (`--cfg`)."""
+    from attn_exp.config import command_line  # noqa: PLC0415 - commands that only read stored results do not need Hydra
 
     match command_line.parse_command_line(words):
         case command_line.SingleRun(config, repeat):

@@ -59,7 +59,7 @@ class Kind:
 
     @property
     def contract(self) -> Any:
-        """The class of the members, or None if it has not been imported; in that case no file defines a member."""
+        """The class that all members share, or None if it is not imported yet and no file can have defined one."""
         return getattr(sys.modules.get(f"{self.package}.{self.name}"), self.name.capitalize(), None)
 
     def is_kind_of(self, value: Any) -> bool:

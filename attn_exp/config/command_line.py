@@ -81,7 +81,7 @@ Request = SingleRun | SweepRun | Help | Output
 
 
 def parse_command_line(words: Sequence[str]) -> Request:
-    """Parse the arguments of a command line into what it asks for: one run, a sweep, the help page, or a text.
+    """Parse the arguments of a command line into one run, a sweep, the help page, or text to print.
 
     Raises:
         UserError: an option is unknown or misplaced, arguments cannot be parsed, or settings are invalid.

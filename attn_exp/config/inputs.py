@@ -37,10 +37,10 @@ STREAMS = "streams"
 """The default generator: each array has its own stream."""
 
 LEFT = "model"
-"""The value that leaves a setting to the run's model."""
+"""The value that takes a setting from the run's model."""
 
 PLAIN = ("head", "scale", "bias")
-"""Scalar settings whose value can be left to the model."""
+"""Scalar settings whose value can be taken from the model."""
 
 MEMORY = "embeddings.memory"
 """The section of a second input, for cross-attention."""
@@ -82,7 +82,7 @@ DRAWS = by_name(section(Draw))
 
 
 def read_memory(value: Any, key: str) -> Any:
-    """Read the settings of a second input, or a short form: a number of tokens, words, vectors, or a file."""
+    """Read the settings of a second input, or a shorthand: a number of tokens, words, vectors, or a file."""
     return section(Embeddings).read(value if isinstance(value, Mapping) else spell_out_memory(value, key), key)
 
 

@@ -170,7 +170,7 @@ def count_values(value: Any, counts: dict[int, int]) -> int:
 
 
 def sets_array_element(words: Sequence[str]) -> bool:
-    """Return whether arguments set one number of an array, which must then stay among the settings."""
+    """Return whether arguments set one element of an array, which must then stay among the settings."""
     return any(ARRAY_ELEMENT.match(word.partition("=")[0]) for word in words)
 
 
@@ -208,7 +208,7 @@ class Loader(ConfigLoaderImpl):
     def check_passed_over(self, name: str) -> None:
         """Refuse a user file with the name of a requested shipped file, unless it is an exact copy.
 
-        Hydra reads the first file of a name and silently ignores the second. If the user's file came first, a
+        Hydra reads the first file with a given name and silently ignores the second. If the user's file came first, a
         well-known name would mean different things in different reports and commands.
         """
         for source in self.repository.sources:

@@ -145,7 +145,7 @@ def check_or_compare(functions: Sequence[OwnFunction], request: Request, quick: 
     """Check one function, or compare two.
 
     Raises:
-        UserError: a name in `ignore` is no argument and no open point, and does not occur in the code, where it could
+        UserError: a name in `ignore` is not an argument or open point, and does not occur in the code, where it could
             be a module or buffer. Not raised for a name in a whole file.
     """
     arguments = [name for own in functions for name in arguments_of(own.function)]

@@ -125,7 +125,7 @@ def ask(child: Child, words: Sequence[str], seconds: float) -> Reply:
 
 
 def describe_end(ended: NoAnswerError, seconds: float, was_called: bool) -> str:
-    """Say how a child process ended; before the first call, the user's timeout counts only if it is the longer one."""
+    """Say how a child process ended; before the first call, the limit is `PREPARING` or the user's, if longer."""
     limit = f"{seconds:g} s ({TIMEOUT_SETTING}{seconds:g})" if was_called else f"{max(seconds, PREPARING):g} s"
     return f"no answer within {limit}" if ended.late else f"it ended without an answer ({ended})"
 
@@ -194,7 +194,7 @@ def format_table(file: str, asked: str, rows: Sequence[Row], others: Sequence[st
     outcomes = [outcome for _, outcome, _ in rows]
     counts = ", ".join(f"{outcomes.count(outcome)} {outcome}" for outcome in EXIT_CODES if outcome in outcomes)
     width = max(len(name) for name, _, _ in rows)
-    lines = [f"{Path(file).name}: {counts}   (asked: {asked})", ""]
+    lines = [f"{Path(file).name}: {counts}   (requested: {asked})", ""]
     lines += [f"  {name:{width}}  {outcome:12}  {note}".rstrip() for name, outcome, note in rows]
     lines += ["", f"Not attention: {', '.join(others)}"] if others else []
     return "\n".join(lines)

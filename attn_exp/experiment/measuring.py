@@ -82,7 +82,7 @@ def describe(settled: Settled, config: Config, problem: Problem, trace: Trace, n
 def measure(
     variants: Sequence[Settled], traces: Mapping[str, Trace], expected: Mapping[str, oracle.Answer], against: str
 ) -> dict[str, Columns]:
-    """Return the measured columns of each variant by name, one value for each problem of the stacks `[n ...]`.
+    """Return the measured columns of each variant by name, one value per problem; traces stack the problems, `[n ...]`.
 
     `against` is the variant of the baseline row.
     """
@@ -249,7 +249,7 @@ def measure_closeness(one: Array, other: Array, dtype: Any = None) -> Array:
 
 
 def find_first_differences(one: Trace, other: Trace, output_closeness: Array, dtype: Any = None) -> list[str]:
-    """Return the stage at which the two traces of each problem diverge, given the closeness of their outputs.
+    """Return, for each problem, the stage at which its two traces diverge; `output_closeness` compares their outputs.
 
     That is the first common stage that is not bit-identical, or, if the outputs differ beyond rounding, the first stage
     that differs beyond rounding.

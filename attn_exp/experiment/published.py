@@ -191,7 +191,7 @@ def select_printed(array: Array, entry: Published) -> Array:
     array = np.atleast_2d(array)
     array = array.T if entry.columns else array
     if entry.row is not None and entry.row > len(array):
-        raise UserError(f"published {entry.quantity}: row={entry.row}, but there are {len(array)}, numbered from 1")
+        raise UserError(f"published {entry.quantity}: row={entry.row}, but rows are numbered 1 to {len(array)}")
     array = array if entry.row is None else array[[entry.row - 1]]
     return array[:, : entry.first].reshape(-1)
 

@@ -233,7 +233,7 @@ class Row:
     convention: Annotated[str, fixed(105)] = "none"
     queries: Annotated[
         str,
-        fixed(200, meaning="which queries the means of weights are taken over: those that see a key", deep=True),
+        fixed(200, meaning="the queries over which weights are averaged: those that see a key", deep=True),
     ] = "all"
     sameness: Annotated[
         str,
@@ -348,7 +348,7 @@ class Comparison:
     """The complete result of one run: plain data that renderers read without computing anything.
 
     `steps`: the changes that lead from the baseline row to each other row, one setting at a time; `rungs`: the weights
-    and output after a step that leads to no row, by variant and step, if they are small. Sweep points have neither.
+    and output after a step that does not end at a row, by variant and step, if small. Sweep points have neither.
     `verdicts`: the verdict on each of the user's own functions, by variant.
     `seconds`: the time of each variant during the comparison; empty for a run read from disk.
     """

@@ -74,7 +74,7 @@ class Around:
 
     Four norms, each None if there is none:
     `before`: of x. `of_memory`: of the cross-attention memory. `inner`: after W_o. `last`: after the residual.
-    `heads`: the norms of the heads of q, k and v, by these letters.
+    `heads`: the norms of the heads of q, k and v, keyed by `q`, `k` and `v`.
     `residual`: whether r is 1; else it is 0. `residual_of_normed`: the residual adds `before(x)` instead of x.
     `factor`: f.
     """
@@ -128,7 +128,7 @@ class Given:
 
     Keys and values of a layer are computed from the `memory` `[b s n]` if there is one. The first `past` tokens of x
     have no queries, so given heads exclude them. `independent` means that the batch entries are copies of one problem,
-    which a mistake that mixes a batch must treat separately. `around` contains the norms and residual around attention
+    so a mistake that mixes the batch must treat them separately. `around` holds the norms and residual around attention
     in a user's layer.
     """
 

@@ -103,7 +103,7 @@ def biased(setup: Any, capped: Array) -> Array:
 
 
 def allowed(setup: Any) -> Array:
-    """Return which places every mask allows, as booleans that broadcast to `[... h t s]`."""
+    """Return which query-key pairs every mask allows, as booleans that broadcast to `[... h t s]`."""
     allowed_by_all = np.ones((1, 1, setup.rows, setup.keys) if setup.batched else (1, setup.rows, setup.keys), np.bool_)
     for mask in setup.rules.masks:
         allowed_by_all = allowed_by_all & mask.allows(setup.grid)

@@ -20,7 +20,7 @@ class Mistake:
     `changes`: the variants that people write; each takes a recipe and returns the wrong one. A mistake without changes
     shows only across several calls, so the check calls the function twice.
     `needs`: the settings that must all be in use for it to show.
-    `remark`: whether it is no failure, because plain and otherwise correct code does it too.
+    `remark`: whether it does not count as a failure, because simple code that is otherwise correct does it too.
     `also`: for each of the first changes, another mistake that the change makes at the same time, or an empty string.
     `of_code`: whether only functions are checked for it, not numbers on paper.
     `group`: the file that defines it.

@@ -81,7 +81,7 @@ SLOPES = (
 """Common wrong slopes."""
 
 
-# Rules left out, or applied at the wrong place
+# Rules that are left out, or applied in the wrong place
 
 
 def keep_only(is_kept: Callable[[Score], bool]) -> Change:

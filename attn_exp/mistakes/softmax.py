@@ -13,9 +13,9 @@ from attn_exp.mistakes.mistake import Change, Mistake, around, instead
 
 
 def softmax_over(*axes: int, empty: float | None = 0.0) -> Change:
-    """Normalize over other axes of `[b h t s]`; where all places are hidden, the weights are `empty`.
+    """Normalize over other axes of `[b h t s]`; where all logits are masked, the weights are `empty`.
 
-    `empty=None` gives equal weights, as a softmax does if hidden places are filled with a large finite number.
+    `empty=None` gives equal weights, as a softmax does if masked logits are filled with a finite number such as -1e9.
     """
 
     def normalize(setup: Setup, masked: Array) -> Array:

@@ -90,7 +90,7 @@ def format_names(contents: Contents) -> str:
 
 
 def read_projections(settings: Projections, inputs: Inputs, head: int) -> dict[str, Array]:
-    """Return the projections in `projections.file`, and those in `projections.given` that are a file or one per head.
+    """Return the projections in `projections.file`, and those in `projections.given` that are files or one per head.
 
     Raises:
         UserError: an array is missing, ambiguous, or does not fit.

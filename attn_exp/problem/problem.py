@@ -178,7 +178,7 @@ def names_with_past(tokens: tuple[str, ...] | int | None, past: int, keys: int) 
     count = tokens if isinstance(tokens, int) else keys if tokens is None else len(tokens)
     if count not in (keys, keys - past):
         raise UserError(
-            f"embeddings.tokens names {count} tokens, but there are {count_of(keys, 'key')}, {past} of them past"
+            f"embeddings.tokens names {count} tokens, but there are {count_of(keys, 'key')}, {past} of them in the past"
         )
     if not isinstance(tokens, tuple):
         return tuple(f"x{index}" for index in range(keys))

@@ -39,7 +39,7 @@ LAYERS = ("torch_linear", "torch_mha")
 
 
 class Inputs(NamedTuple):
-    """The inputs of the projections: x `[t m]` for queries; for keys and values `source` `[s n]`, x or the memory."""
+    """The inputs of the projections: x `[t m]` for queries, `source` `[s n]` (x or the memory) for keys and values."""
 
     x: Array
     source: Array
@@ -124,7 +124,7 @@ def shape_of(name: str, arrays: Arrays, settings: Projections, inputs: Inputs, h
 def make_array(settings: Projections, name: str, rows: int, columns: int, source: RandomSource) -> Array:
     """Make an array that the settings do not define: draw it from its own stream, or return the identity or zeros.
 
-    By default a drawn array is scaled so that a product with it keeps the size of its input. `rows` and `columns` are
+    By default, a drawn array is scaled so that multiplying by it roughly keeps magnitudes. `rows` and `columns` are
     the sizes of the matrix, or of the matrix that a bias belongs to.
 
     Raises:

@@ -119,7 +119,7 @@ def compute_weights(question: Question, q: Array | None, k: Array | None, rows: 
 
 
 def split_heads(question: Question, side: Any, count: int) -> Array:
-    """Return `[n h s d]`, the head that each query head reads, from `count` heads side by side."""
+    """Return `[n h s d]`: for each query head, the one that it reads of `count` heads side by side."""
     heads = question.heads.query
     split = side.reshape(*side.shape[:2], count, -1).swapaxes(1, 2)
     return np.asarray(split[:, [head % count if question.tiled else head * count // heads for head in range(heads)]])

@@ -132,7 +132,7 @@ def unbroken(text: str) -> Markup:
 
 TERMS = {
     "W_o": "the output projection, a matrix that mixes the heads",
-    "the order": "the settings change one after the other; the range is over all orders",
+    "the order": "settings are changed one at a time; the range covers every order",
     "scalar reference": "plain loops over single numbers, which every result is checked against",
 }
 """The meanings of terms in the sentences at the top of a page."""

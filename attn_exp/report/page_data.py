@@ -1,6 +1,6 @@
-"""The data of a page's scripts: the run's own numbers, the digits of its tables, and plans to recompute its walks.
+"""Data for the scripts of a page: the run's numbers, the digits of its tables, and how to recompute each variant.
 
-Everything that the functions return is ready for JSON, whose keys the scripts in `templates/` read. A page shows the
+Everything that the functions return is ready for JSON; the scripts in `templates/` read it by key. A page shows the
 tables of one head of one variant. The tables that it shows first are in its HTML; the others are stored as integers
 (the digits of their cells) and filled in on demand. Scores, the stages derived from them, and weights are not stored
 twice: the page already has them for its maps and lines.
@@ -291,7 +291,7 @@ LARGEST = 32_765
 
 
 def cut_to_page(step: Step, most_numbers: int) -> Step:
-    """Cut a step to what a page shows: its first head, and four numbers of vectors with more than `most_numbers`."""
+    """Cut a step to what a page shows: its first head, and four numbers of vectors longer than `most_numbers`."""
     # from here on, the numbers of heads, rows and columns to keep
     heads, rows, columns = step.heads.shape
     full_rows, full_columns = step.shape[::-1] if step.stage == "lse" else (1, 1, *step.shape)[-2:]
@@ -320,9 +320,9 @@ def cut_parts(parts: tuple[tuple[str, int], ...], columns: int) -> tuple[tuple[s
 
 
 def walk_data(walk_values: Mapping[str, Any], panels: Sequence[tuple[Panel, Mapping[str, Any]]]) -> dict[str, Any]:
-    """Return the variant of a walk and its tables by stage, ready for JSON.
+    """Return a walk, ready for JSON: its variant, title and panel, and the data of its steps by stage.
 
-    `panels` are all panels of the page, each with its data; a walk refers to one by its index, or has an empty string.
+    `panels` are all panels of the page, each with its data; the panel of a walk is an index, or empty if it has none.
     """
     index = walk_values["panel"]
     arrays, mask = ({}, "") if index == "" else derived_arrays(*panels[index])

@@ -31,7 +31,7 @@ BOOKTABS, FONTENC = r"\usepackage{booktabs}", r"\usepackage[T1]{fontenc}"
 
 
 class Table(NamedTuple):
-    """A plain-text table: caption, column heads and rows; `deep` indexes the rows left out at the depth `reading`."""
+    """A plain-text table: caption, column heads and rows; `deep` has indices of rows left out at depth `reading`."""
 
     name: str
     caption: str

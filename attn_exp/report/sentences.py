@@ -264,7 +264,7 @@ def format_causes(members: Sequence[Row], steps: Sequence[Step]) -> str:
 
 
 def format_cause(steps: Sequence[Step]) -> tuple[str, str]:
-    """Describe the steps that lead to a row, after the words that join the description to a sentence.
+    """Return the words that join a description to the sentence before it, and the description of the steps to a row.
 
     For example `": "` and `"2 heads change the output by up to 0.031, then W_o by up to 0.67"`.
     """

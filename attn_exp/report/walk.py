@@ -55,7 +55,7 @@ class Table(NamedTuple):
 class Step(NamedTuple):
     """One stage of a computation: its explanation, its full shape, and its tables.
 
-    `tables`: one per head, for the first heads only; `left_out` says in words what they lack.
+    `tables`: one per head, for the first heads only; `left_out` describes what they do not show.
     `largest`, `power`: the number shown in full colour, and the exponent of the colour scale.
     `decimals`: the number of decimals to show; `is_exact` means that these are all.
     `is_masked`: for weights, which of them are masked.
@@ -63,7 +63,7 @@ class Step(NamedTuple):
     `owners`: on a page, a wide projection has one of `heads` for each head that its columns are split into; this gives
         the label and the first column of each.
     `head_rows`: the same for W_o, whose rows are split into heads: the number of rows of each.
-    `wrong`: by the definition, the stage does not follow from the earlier ones.
+    `wrong`: the stage is not what the definition computes from the earlier ones.
     """
 
     stage: str

@@ -30,7 +30,7 @@ class Rules:
     `logits = scale * q k^T`, or `scale` times the scores of a pairing rule; `capped` are the logits after each score
     rule's `bend`, in order; `masked` is `capped` plus every `bias`, with -inf for hidden keys;
     `weights = normalizer.weigh(masked)`.
-    `offset` is an integer, or `[b]` integers.
+    `offset` is the position of the first query among the keys: an integer, or one integer per example, `[b]`.
     `softmax_dtype` is the dtype of the normalizer in forms that round stage by stage; None keeps that of the input.
     `bend_last` applies `bend` after biases and masks, as old code did: a soft-capped -inf is finite, so weight leaks.
     """

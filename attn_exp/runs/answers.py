@@ -120,7 +120,7 @@ def row_to_blocks(heading: Sequence[str], row: Sequence[str], paper: Paper) -> L
 
 
 def read_lines(path: Path) -> Lines:
-    """Read the cells of a file of answers.
+    """Read the cells of an answers file.
 
     Raises:
         UserError: the file cannot be read, or is too large.
@@ -178,7 +178,7 @@ def read_cells(lines: Lines, paper: Paper) -> dict[str, Array]:
         body = [*itertools.takewhile(any, lines[start : start + len(rows)])]
         found = [line[0] for line in body] + [*heading[1 : len(columns) + 1]]
         expected = [name.strip() for name in (*rows, *columns)]
-        # other spellings are accepted, but not a name of the sheet in the place of another
+        # other spellings are accepted, but not one of the sheet's own names in the wrong place
         if len(found) < len(expected) or (found != expected and {*found} <= {*expected, *blocks_by_corner}):
             raise UserError(f"{corner}: a row or column is missing or moved; keep the order of the sheet")
         start, blocks_found = start + len(body), blocks_found + 1

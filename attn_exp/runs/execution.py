@@ -201,7 +201,7 @@ def render_again(folder: Path, words: Sequence[str] = ()) -> str:
 
 
 def apply_overrides(run: Run, overrides: Overrides) -> Run:
-    """Apply changed settings of figures and depth to a run; a run that wrote no report gets a full one.
+    """Apply overridden figure settings and report depth to a run; a run that wrote no report gets a full one.
 
     Raises:
         UserError: both `figures.only` and a depth are set, but figures do not depend on the depth.

@@ -61,8 +61,8 @@ MISFIT = (
     ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError, AssertionError, SystemError
 )  # fmt: skip
 UNREADABLE = (OSError, *MISFIT)
-"""Errors that a file with arbitrary contents may cause while it is rendered (a string with invalid characters raises
-SystemError), and while it is read."""
+"""Errors that arbitrary contents may raise: `MISFIT` while a file is rendered (a string with invalid characters raises
+SystemError), `UNREADABLE` while it is read."""
 
 
 class DamagedError(ValueError):

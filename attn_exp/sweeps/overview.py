@@ -84,8 +84,8 @@ def means_table(summary: Summary, most: int, depth: str = "all", named: Callable
         lines.append((*settings, key[-1], str(count), *(format_mean(cell.get(name)) for name in names)))
     heads = (*(summary.axes[axis] for axis in varying), "variant", "points", *map(named, names))
     caption = (
-        "Means over the seeds, each ± half of its 95% confidence interval; for fewer than five numbers, the smallest "
-        "and largest instead."
+        "Means over the seeds, each ± half the width of its 95% confidence interval; for fewer than five numbers, the "
+        "smallest and largest instead."
     )
     return Table("means", caption, heads, tuple(lines))
 

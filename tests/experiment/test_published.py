@@ -104,7 +104,7 @@ def test_unknown_words_are_told() -> None:
     for entry, message in (
         (Published("Q", "1", "wieghts"), "unknown stage of published Q 'wieghts'; did you mean weights"),
         (Published("it", "1", "q", head=3), "published it: head=3, but the run has 1 head, numbered from 1"),
-        (Published("it", "1", "q", row=9), "published it: row=9, but there are 3, numbered from 1"),
+        (Published("it", "1", "q", row=9), "published it: row=9, but rows are numbered 1 to 3"),
         (Published("it", "see above", "q"), "published it: printed='see above' contains no number"),
     ):
         with pytest.raises(UserError, match=re.escape(message)):

@@ -279,7 +279,7 @@ def trace_once(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def run_in_numpy(run: Callable[..., Any], function: Callable[..., Any], arrays: Sequence[Any]) -> Any:
-    """Run a traced function in NumPy, or in JAX if that gives NaN: XLA turns `(mask == 0) * -inf` into a selection."""
+    """Run a traced function in NumPy, or in JAX if that gives NaN: XLA turns `(mask == 0) * -inf` into a select."""
     results = run(*arrays)
     outputs = map(np.asarray, sys.modules["jax"].tree_util.tree_leaves(results))
     has_nan = any(output.dtype.kind == "f" and np.isnan(output).any() for output in outputs)

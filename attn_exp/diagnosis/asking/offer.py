@@ -94,7 +94,7 @@ def from_layout(array: Array, layout: str, heads: int) -> Array:
 
 
 def layouts_of_answer(array: Array, shape: Shape, likeliest: str) -> Iterator[str]:
-    """Yield the layouts from which an array converts to `shape`, `[b h t e]`; `likeliest` is the likeliest.
+    """Yield the layouts in which an array can be read as `[b h t e]` of this `shape`, `likeliest` first.
 
     The last axis must be d or m: a transposed output is wrong.
     """
@@ -171,7 +171,7 @@ class Masking:
         return SimpleNamespace(**{self.attribute: mask}) if self.attribute and mask is not None else mask
 
     def like(self, other: Masking) -> Masking:
-        """Return this format with what another one of the same function passes if nothing is hidden, and its object."""
+        """Return this format with the `neutral` and `attribute` of another format of the same function."""
         return replace(self, neutral=other.neutral, attribute=other.attribute)
 
     def __str__(self) -> str:
@@ -179,7 +179,7 @@ class Masking:
 
 
 def attribute_of(error: str) -> str:
-    """Return the attribute for a mask whose absence an error reports, or an empty string."""
+    """Return the mask attribute that an error reports as missing, or an empty string."""
     return next(iter(MISSING_ATTRIBUTE.findall(error)), "")
 
 
@@ -236,7 +236,7 @@ class Offer:
         return role in self.parameters
 
     def of_keys_alone(self) -> Offer:
-        """Return the offer with the mask argument taken for a padding mask."""
+        """Return the offer with the mask argument treated as a padding mask."""
         parameters = {"padding" if role == "mask" else role: name for role, name in self.parameters.items()}
         defaults = {"padding" if role == "mask" else role: value for role, value in self.defaults.items()}
         return replace(self, parameters=parameters, defaults=defaults)
@@ -290,7 +290,7 @@ def neutral_arguments(setup: Setup, offer: Offer, request: Request) -> dict[str,
 
 
 def setup_of(case: Case) -> Setup:
-    """Return the sizes of a case, with its rules, in the form in which steps of attention expect them."""
+    """Return the rules and sizes of a case as the `Setup` that steps of attention take."""
     recipe, given = case.recipe, case.given
     if given.x is not None:
         batch, rows, width = given.x.shape

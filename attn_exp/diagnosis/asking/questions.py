@@ -39,7 +39,7 @@ LONGEST, MIDDLE = 131, 11
 CROSS, SHARED = "keys of another input", "fewer key/value heads"
 """Cases whose keys come from a second input, and whose query heads share key/value heads."""
 PADDED = ("padding", "padding of each example")
-"""Cases with one length for all examples, or for each its own."""
+"""Cases with one length for all examples, and with a separate length for each."""
 ABOUT_MASKS = ("masks", *PADDED, "causal", "window", "large hidden logits")
 """Cases that can fail because of how a function reads its mask."""
 WIDTH = "another width"
@@ -228,7 +228,7 @@ def individual_mask_cases(maker: Maker) -> Iterator[Case]:
 
 
 def hidden_logit_cases(maker: Maker) -> Iterator[Case]:
-    """Yield cases with the largest logits among the hidden keys: with the requested masks, and with a mask array."""
+    """Yield cases in which hidden keys have the largest logits: with the requested masks, and with a mask array."""
     request, offer, name = maker.request, maker.offer, "large hidden logits"
     masks = request.masks or ((Causal(),) if offer.takes("causal") else ())
     if masks:

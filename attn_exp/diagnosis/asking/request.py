@@ -46,12 +46,12 @@ class Request:
     Rules. `align`: whether the first query is at the first key, or the last query at the last key. `blocks`: True in a
     mask means hidden. `empty`: what a query without keys gets, such as "nan", or "any". `tiled`: query head `h` uses
     key/value head `h % groups`. `caps_last`: softcap comes after the mask. `leaks`: the user named a library, whose own
-    attention lets NaN behind a mask through. `digits`: bits of the softmax dtype.
+    attention lets NaN at masked positions through. `digits`: bits of the softmax dtype.
 
     Sizes. `head` and `kv_head` are None if the user did not set them. `size`: the head size of a module that was built
     from its class, if its arguments fit no other, or 0.
 
-    The check. `layout`, `takes` (an array library), `device` and `dtype` are "" if they are to be found. `typed` are
+    The check. `layout`, `takes` (an array library), `device` and `dtype` are "" if a check must find them. `typed` are
     the settings that the user wrote; with `as_typed`, no others are assumed. `few`: use few different sizes. `ignore`:
     arguments that need not be verified. `tell` is called with a description of each call before it is made.
     """
@@ -89,7 +89,7 @@ class Request:
         )  # fmt: skip
 
     def find_offset(self, masks: tuple[Mask, ...], rows: int, keys: int) -> int:
-        """Return how many keys come before the one at which the first query is, by `align`."""
+        """Return the position of the first query among the keys, which `align` determines."""
         key_count = AllOf(masks).unpadded(keys) if self.align == "before_filler" else keys
         return 0 if self.align == "top_left" else key_count - rows
 

@@ -97,7 +97,7 @@ def bind_layer(target: OwnFunction, request: Request, *, with_memory: bool = Fal
 
 
 def owner_and_method(function: Any) -> tuple[Any, str]:
-    """Return the object or class to which a method belongs, and its name; of anything else, itself and no name."""
+    """Return the object or class to which a method belongs, and its name; for anything else, itself and ""."""
     if inspect.ismethod(function):
         return function.__self__, function.__name__
     path = function.__qualname__.split(".")[:-1] if inspect.isfunction(function) else []
@@ -189,7 +189,7 @@ def find_sizes(
 
 
 def constructor_values(plan: BuildPlan) -> dict[str, Any]:
-    """Return the constructor's defaults together with the planned arguments; of an object, nothing."""
+    """Return the constructor's defaults together with the planned arguments; for an object, an empty dict."""
     parameters = every_parameter(plan.owner, "") if plan.is_class else []
     return {**{one.name: one.default for one in parameters}, **plan.arguments}
 

@@ -62,7 +62,7 @@ AXES: dict[str, dict[int, tuple[str, ...]]] = {
 OPTIONS = ("layout", "mask", "weights", "heads")
 """The keys of the options that a factory may return."""
 FILLS: dict[str, float | bool] = {"attends": True, "hides": False, "added": 0.0}
-"""What True may mean in a mask, or that it is added; the value of each that hides nothing."""
+"""What True means in a mask, or "added" for additive masks; each with the value that hides nothing."""
 EXAMPLES = {
     "torch": ("import torch", "torch.randn({shape}, dtype=torch.float64)"),
     "jax": ("import jax", "jax.random.normal(jax.random.PRNGKey({seed}), ({shape}))"),
@@ -120,7 +120,7 @@ def bind_factory(factory: OwnFunction) -> Layer:
 
 
 def parameters_of_callable(function: Any, given: Sequence[Any] | Mapping[str, Any]) -> list[inspect.Parameter]:
-    """Return the parameters of a callable: none if they are not known; of `**kwargs`, the names that are given."""
+    """Return the parameters of a callable, none if they are unknown; for `**kwargs`, one for each name in `given`."""
     inner = getattr(function, "call" if kind_of(function) == "keras" else "forward", function)
     try:
         parameters = every_parameter(inner, "")

@@ -63,7 +63,7 @@ class Arrays:
     """What to pass as each array argument.
 
     `sources` maps each argument to the role of its array, or to a function of all arrays by role. `roles` are all roles
-    that they need. `description` describes an unusual way for the verdict. `only_if_right` is as in `Offer`.
+    that these need. `description` describes an unusual way to pass them. `only_if_right` is as in `Offer`.
     """
 
     sources: Mapping[str, str | Callable[[Values, Setup], Any]]
@@ -97,7 +97,7 @@ class Adapter:
         return self.function(*positional, **arguments)
 
     def arguments(self, **given: Any) -> dict[str, Any]:
-        """Turn what a case passes, by parameter or `hidden_name`, into the arguments of the function."""
+        """Convert the inputs of a case, keyed by parameter name or `hidden_name`, to the arguments of the function."""
         setup, positions = given.pop(hidden_name(SIZES))
         given.pop(hidden_name("heads"), None)
         roles = [role for role in (*CORE, "x", "memory", *MATRICES) if hidden_name(role) in given]
@@ -281,7 +281,7 @@ def side_by_side(
 def open_containers(
     function: Any, parameters: Sequence[inspect.Parameter]
 ) -> tuple[list[inspect.Parameter], dict[str, Path]]:  # fmt: skip
-    """Replace each required parameter that the code reads by key with parameter parameter per key.
+    """Replace each required parameter that the code reads by key with one parameter per key.
 
     Also return the path of each new parameter.
     """
@@ -311,7 +311,7 @@ def name_of_entry(path: Path) -> str:
 
 
 def fill_containers(values: Values, places: Mapping[str, Path]) -> dict[str, Any]:
-    """Put the values of opened containers back into dictionaries, such as `{"attn": {"W_q": ...}}`."""
+    """Put the values of unpacked containers back into nested dictionaries, such as `{"attn": {"W_q": ...}}`."""
     filled = {name: value for name, value in values.items() if name not in places}
     for name in filter(values.__contains__, places):
         container = filled

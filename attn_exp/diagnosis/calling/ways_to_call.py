@@ -80,7 +80,7 @@ class Tried:
 
     @cached_property
     def rank(self) -> int:
-        """The rank of the answer: `RIGHT`, or from `NEARLY_RIGHT` down to `SILENT`, which is no answer.
+        """The rank of the answer: `RIGHT`, or from `NEARLY_RIGHT` down to `SILENT`, which means that there is none.
 
         Ranks up to `NEARLY_RIGHT` are right except for axes (1), a causal mask (2), the scale (3) or all masks (4). One
         more than `SHAPED` also has other axes. If names do not tell which arguments are the arrays, a wrong answer
@@ -151,7 +151,7 @@ def failing_at_first(tried: Tried, request: Request, digits: int) -> int:
 
 
 def longest_question(tried: Tried, request: Request) -> CaseAnswer | None:
-    """Return the longest case of another request with its answer, or None if there is no such case or answer."""
+    """Return the longest case of another request and its answer; None if there is no long case, or the call fails."""
     caller = replace(tried.caller, request=request)
     long_cases = [case for case in cases(caller, tried.function, quick=False) if case.question == "off the block"]
     if not long_cases:

@@ -42,7 +42,7 @@ PASTED = re.compile(r"\[[\[\s]*(?:[-+.\d\u2212]|nan\b|inf\b)")
 class Box:
     """The given numbers of one stage, in the shape of the full array, NaN where none is given.
 
-    `tolerances` is by how much each number may differ from a result, and `own_tolerances` the same if only its own
+    `tolerances` says how far each number may differ from a result, and `own_tolerances` the same if only its own
     digits counted: next to 0.25, the number 0.5 has 0.005 and 0.05. `names` are the row and column names, and `note`
     describes how an ambiguous input was read. `roundings` is how far each number may have been rounded before later
     boxes used it: 0 where it is exactly right. None stands for `tolerances`.
@@ -88,7 +88,7 @@ class Box:
         return f"{number:.{digits}f}" if digits <= 6 else f"{number:.6g}"
 
     def rearrange(self, move: Callable[[Array], Array]) -> Box:
-        """Return the box with its numbers at other places; `move` is applied to them and to their tolerances."""
+        """Return the box with its numbers rearranged; `move` is applied to them and to their tolerances."""
         values, tolerances, own_tolerances = map(move, (self.values, self.tolerances, self.own_tolerances))
         return replace(self, values=values, tolerances=tolerances, own_tolerances=own_tolerances, roundings=None)
 
@@ -137,7 +137,7 @@ def make_box(stage: str, cells: Cells, whole: Array, problem: Problem) -> Box:
 
 
 def find_dtype_error(cells: Cells) -> float:
-    """Return the rounding error, in their dtype, of the largest of the given numbers that is not as good as -inf."""
+    """Return the rounding error of the largest given number in its dtype, ignoring those that stand for -inf."""
     finite = np.abs(cells.values[np.isfinite(cells.values)])
     return float(cells.dtype_error * finite[finite < -AS_GOOD_AS_MINUS_INFINITY].max(initial=1e-30))
 

@@ -50,7 +50,7 @@ LEAST_WRONG = 3
 SPARE_BITS = 6.0
 """Information that a box needs, in bits, beyond what it takes to choose among mistakes."""
 SAME = 1e-9
-"""Numbers closer than this are the same."""
+"""Numbers that differ by less than this count as the same."""
 NUMERALS = ("no", "one", "two", "three", "four", "five", "six")
 CUT_TEXT = "truncated after the last decimal instead of rounded"
 INTEGERS = 2.0**53
@@ -301,7 +301,7 @@ class Judge:
     def list_possible_at(self, index: int) -> Iterator[PossibleMistake]:
         """Yield the mistakes possible in a box that is computed from the boxes before it.
 
-        Then yield those that also leave out the last of these boxes, as a softmax of the scores leaves out the logits.
+        Then yield those that also skip the box just before it, such as a softmax of the scores instead of the logits.
         """
         yield from self.possible_mistakes
         previous_stage = self.graded[index - 1].stage if index else ""
@@ -314,7 +314,7 @@ class Judge:
                 yield PossibleMistake(name, says, fix, mistake.recipe, previous_stage)
 
     def find_unexplained(self, mistake: PossibleMistake, index: int, box: Box) -> Array | None:
-        """Return a mask of the cells that a mistake does not explain; None if even rounding leaves none explained."""
+        """Return a mask of the cells that a mistake does not explain; None if it explains none, even with rounding."""
         earlier = [written for written in self.graded[:index] if written.stage != mistake.skipped_stage]
         computed = compute_stage(self.sheet, continue_from(mistake.recipe, earlier), box.stage, 1)
         if computed is None or computed[0].size != box.values.size:

@@ -274,7 +274,7 @@ def describe_slips(slip_texts: Sequence[str], has_mistake: bool) -> str:
     """Return a phrase, or a sentence if it follows a mistake; one text may list several cells, separated by "; "."""
     text = "; ".join(slip_texts)
     noun = "slips" if "; " in text else "a slip"
-    return f"{noun.capitalize()} besides, with the mistake kept: {text}." if has_mistake else f"{noun}: {text}"
+    return f"With this mistake kept, also {noun}: {text}." if has_mistake else f"{noun}: {text}"
 
 
 def describe_notations(remarks: Sequence[Remark]) -> list[str]:

@@ -62,7 +62,7 @@ TOO_FEW = "something else: no known mistake explains it for certain; these numbe
 MATRICES = 800
 """Number of `[h t s]` matrices in the stages of all mistakes, for the memory estimate."""
 SPARE_BITS = 5.0
-"""Bits required beyond those needed to choose an explanation: 1 in 32 then fits by chance."""
+"""Bits required beyond those needed to choose an explanation: a chance match then has probability 1/32."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +79,7 @@ def case_of(sheet: Sheet) -> Case:
 
 
 def candidates_of(sheet: Sheet) -> list[Candidate]:
-    """Return the mistakes that a person can make; some are possible only in code."""
+    """Return the mistakes that can be made on paper; the others are possible only in code."""
     candidates = list_mistakes([case_of(sheet)])
     return [candidate for candidate in candidates if not mistakes.mistake(candidate.names[0]).of_code]
 
@@ -125,7 +125,7 @@ class Numbers:
         """Yield ways to read the numbers: as written, transposed, or each with the precision of its own digits.
 
         Explanations of the `first` priority are tried on all of them. The others are tried on a worksheet as filled in,
-        or on the lenient sheets of any other numbers.
+        or, if there is no worksheet, on the lenient sheets.
         """
         if self.kind == "sheet":
             sheets = self.layouts if first else self.layouts[:1]
@@ -183,7 +183,7 @@ class Numbers:
         return Explained(slips=tuple(slips)) if are_slips(slips) else None
 
     def mistake_and_slip(self) -> Explained | None:
-        """Return a mistake that gives all numbers but one, if the other numbers are enough to choose it."""
+        """Return a mistake that explains all numbers but one, if the others are enough to identify it."""
         slips = [(prediction.candidate, find_only_slip(self.sheet, prediction)) for prediction in self.list_distinct()]
         found = choose_best([candidate for candidate, slip in slips if slip is not None])
         if found is None:

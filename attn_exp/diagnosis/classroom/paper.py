@@ -35,7 +35,7 @@ KNOWN_NORMALIZERS = ("softmax", "sum", "sigmoid")
 TRIED_POSITIONS = 16
 """Number of positions used to find which columns are rotated together; at position 0, none are rotated."""
 SAME = 1e-9
-"""Numbers closer than this are the same."""
+"""Numbers that differ by less than this count as the same."""
 COMMON_MISTAKES = tuple(
     """
     no_scale scale_by_d scale_multiplied scale_after_softmax softmax_over_queries no_softmax sum_normalized
@@ -270,7 +270,7 @@ def read_rotation(encodings: Sequence[Position], side: str, size: int, positions
 
 
 def apply_positions(encodings: Sequence[Position], side: str, vector: Array, positions: Array) -> Array:
-    """Return one vector of a head, encoded at each of these places, `[places d]`."""
+    """Return one vector of a head, encoded at each of these positions, `[positions d]`."""
     rows = np.repeat(vector[None], len(positions), axis=0)
     for position in encodings:
         rows = position.turn(rows, positions) if side == "q" else position.turn_key(rows, positions)

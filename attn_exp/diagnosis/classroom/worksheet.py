@@ -336,13 +336,13 @@ def find_slips(sheet: Sheet, recipe: Recipe, exact: Stages | None) -> Iterator[S
 
 
 def are_slips(slips: Sequence[Slip | None]) -> bool:
-    """Return whether any box has wrong cells, and no box so many that another computation is likelier."""
+    """Return whether some box has wrong cells, but none has so many that another computation is likelier."""
     shares = [float(slip.cells.sum() / slip.box.given.sum()) for slip in slips if slip]
     return bool(shares) and max(shares) <= FEW
 
 
 def describe_boxes(sheet: Sheet, slips: Sequence[Slip | None]) -> Iterator[Finding]:
-    """Yield a finding on each box: its slip, or that it is right, as given or as what follows from a slip."""
+    """Yield a finding on each box: its slip, or that it is right, in itself or because it follows from a slip."""
     wrong_already = False
     for box, slip in zip(sheet.boxes, slips, strict=True):
         note = "follows from earlier numbers" if wrong_already else box.count_text

@@ -67,11 +67,11 @@ MAX_ROUNDING = 0.2
 MAX_BASES = 3
 """Number of explanations of the unmasked cases that are combined with mask mistakes."""
 MOSTLY_NAN = 0.5
-"""Outputs are mostly NaN if more than this fraction has a smaller fraction of finite numbers."""
+"""Outputs count as mostly NaN if in over half of them fewer than half of the numbers are finite."""
 MAX_DISTANCE = 32.0
 """A candidate is ruled out if it is this many times farther from the answers than the nearest candidate."""
 BLOCK_SIZES = range(2, 132)
-"""Sizes of the blocks of keys or queries of which a function may compute only whole ones."""
+"""Block sizes to try for functions that ignore keys or queries after the last whole block."""
 OVERFLOWS = ("no_max_subtraction",)
 SHOWN_BY_NAN = (OVERFLOWS, ("one_maximum",), ("mask_hides_all",))
 """Mistakes that can be inferred from NaN alone; too many of the others produce the same NaN."""
@@ -301,7 +301,7 @@ class Answers:
         return Explained(("batch_mixed",)) if "batch_mixed" in self.across_calls else None
 
     def tail_dropped(self) -> Explained | None:
-        """Return "tail_dropped" if the function ignores the last key or query, or all after the last whole block."""
+        """Return "tail_dropped" if the function ignores the last key or query, or those after the last whole block."""
         outputs = [(case, one.output) for case, one in self.seen if case.question != LARGE and one.output is not None]
         outputs.sort(key=lambda pair: pair[1].size)  # a small case that no count fits spares the large ones
         for count in (count_keys, count_queries):
@@ -430,7 +430,7 @@ def locate(seen: Seen, wrong: Seen) -> Located:
 
 
 def locate_by_nan(seen: Seen, wrong: Seen) -> Located | None:
-    """Return the stage "masked" if NaN appears in cases with masks only, although others were answered."""
+    """Return the stage "masked" if NaN appears only in cases with masks, and a case without masks was answered."""
     with_nan = [case for case, answer in wrong if answer.output is not None and np.isnan(answer.output).any()]
     has_plain = any(not case.recipe.rules.masks and answer.output is not None for case, answer in seen)
     is_large_only = all(case.question == LARGE for case, _ in wrong)
@@ -439,7 +439,7 @@ def locate_by_nan(seen: Seen, wrong: Seen) -> Located | None:
 
 
 def locate_by_cases(wrong_questions: set[str], seen: Seen) -> Located:
-    """Return what the names of the wrong cases tell."""
+    """Locate the error by the kinds of cases that are wrong."""
     if wrong_questions == {LARGE}:
         return Located("weights", ". Only large logits go wrong: check what is subtracted before exp, and the division")
     if wrong_questions <= {*ABOUT_MASKS, *INDIVIDUAL_MASKS}:

@@ -92,7 +92,7 @@ def run_fresh_cases(caller: Caller, function: Bound, wrong: Seen) -> list[CaseAn
 
 
 def redraw_tokens(case: Case) -> Iterator[Case]:
-    """Yield a layer's case with other tokens: first as many as before, then, if its masks have no size, fewer."""
+    """Yield a layer's case with other tokens: first as many as before, then, unless its masks fix the size, fewer."""
     assert case.given.x is not None
     batch, rows, width = case.given.x.shape
     masks = case.recipe.rules.masks

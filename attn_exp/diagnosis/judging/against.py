@@ -119,7 +119,7 @@ def against(one: OwnFunction, other: OwnFunction, request: Request, quick: bool 
 
 
 def distinct_names(one: OwnFunction, other: OwnFunction) -> tuple[str, str]:
-    """Return two names for the report: the function names; if equal, with the files, or else "(first)"."""
+    """Return two distinct names for the report: the function names, else file:function, else with "(first)"."""
     paths = [function.target or f"{function.file}:{function.name}" for function in (one, other)]
     for first, second in ((one.name, other.name), paths):
         if first != second:
@@ -221,7 +221,7 @@ def cases_of_both(both: Both, common: Request, quick: bool) -> Iterator[Case]:
 
 
 def ambiguous_cases(both: Both, common: Request, maker: HeadsMaker, questions: set[str]) -> Iterator[Case]:
-    """Yield cases without a single right answer: how causal masks are aligned, and how key/value heads are shared."""
+    """Yield cases with more than one right answer: how causal masks are aligned, and how key/value heads are shared."""
     can_align = all(side.caller.offer.takes("causal") or not side.caller.offer.takes("mask") for side in both)
     if (common.is_causal or maker.offer.takes("causal")) and can_align:
         masks = common.masks if common.is_causal else (*common.masks, Causal())

@@ -279,7 +279,7 @@ def check_inverted(own: OwnFunction, tried: Tried, request: Request, quick: bool
 
 
 def choose_polarity(verdict: Verdict, tried: Tried, request: Request, inverted: Verdict) -> Verdict:
-    """Choose between a mistake and the convention that True means hidden, under which the verdict is `inverted`."""
+    """Choose between a mistake and the convention that True means hidden; `inverted` is the verdict under it."""
     if inverted.passed:
         settings = " ".join(filter(None, (request.words if request.typed else "", conventions.BLOCKS)))
         is_named_as_in_torch = tried.caller.offer.parameters.get("padding") == "key_padding_mask"

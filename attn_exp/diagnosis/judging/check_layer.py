@@ -2,7 +2,7 @@
 
 A layer becomes a function of x (`Bound`), which `check` judges like any other. If its weights cannot be read or do not
 explain its outputs, only the attention inside the layer is compared. If the plainest call is right, the other calls
-that its arguments allow follow: `FURTHER_CHECKS`.
+that its arguments allow are checked too: `FURTHER_CHECKS`.
 """
 
 from __future__ import annotations
@@ -394,7 +394,7 @@ def check_cross_attention(
 def check_grouped_heads(
     verdict: Verdict, own: OwnFunction, layer: Layer, request: Request, check: Check
 ) -> Verdict:  # fmt: skip
-    """Build a class with two query heads per key/value head, if it had one key/value head, or as many as heads."""
+    """Rebuild a class with two query heads per key/value head, if it had one key/value head, or one per query head."""
     heads = layer.sizes.get("h", 1)
     takes_groups = layer.constructor_call and "g" in map(letter_of, map(str, layer.settings))
     is_grouped = request.kv_head or layer.sizes.get("g", 1) not in (1, heads)

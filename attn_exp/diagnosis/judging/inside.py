@@ -146,7 +146,7 @@ def compare_reading(words: str, request: Request, core: Core, observed: Observed
 
 
 def compare_own_mask(core: Core, observed: Observed, request: Request) -> Reading:
-    """Compare under whatever mask the layer applies, to find the mistakes beside it."""
+    """Compare under the mask that the layer applies, to find mistakes other than the mask."""
     pair = ask_core(core, request, (Allowed(core.weights != 0),))
     return Reading("", request, [pair] if is_wrong(*pair, required_bits(observed)) else [], [])
 
@@ -293,7 +293,7 @@ def differ_by_constants(logits: Array, right: Array) -> bool:
 
 
 def find_own_words(observed: Observed, request: Request, *, is_masked: bool, turns: bool) -> Iterator[str]:
-    """Yield the settings to assume, from the plainest to all together."""
+    """Yield combinations of settings that a layer may have built in, starting with a single one and ending with all."""
     masks = ["", CAUSAL] if is_masked and not request.masks else [""]
     positions = ["", *ROTATIONS] if turns and not request.positions else [""]
     for words in product(masks, positions, ("", *find_score_words(observed, request))):

@@ -35,7 +35,7 @@ from attn_exp.mistakes import mistake
 from attn_exp.own_code import OwnFunction
 
 FLOAT64, ROUGH = DIGITS["float64"], DIGITS["float16"]
-"""Bits of the most accurate answers, and bits to which an answer must repeat."""
+"""Bits of the most accurate answers, and bits to which a repeated call must give the same answer."""
 ALIKE, ROUNDING = 1e-14, 2.0**-24
 """Relative bounds on the difference between proportional rows, and on the rounding error of float32."""
 FAR = 2.0**-18
@@ -286,7 +286,7 @@ def explain_as_meant(wrong: Seen, bits: int, ask: Callable[[], Seen]) -> str:
         stages = predicted(case.recipe.with_rules(scale=size**-0.5), case.given)
         if answer.output is None or stages is None or differs(answer.output, stages, bits):
             return ""
-    return "right if all heads together are as wide as x: it uses x's width / heads as head size"
+    return "right if all heads together are as wide as x: it takes x's width / heads as the head size"
 
 
 def is_of_own_axes(wrong: Seen, explanation: Explained, plain_masks: Seen) -> bool:

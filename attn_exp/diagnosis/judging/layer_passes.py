@@ -51,7 +51,7 @@ CAUSAL = "causal_ignored"
 SCALE = ("scale_by", "scale_other", "scale_fixed", "scale_multiplied", "scale_twice")
 """Prefixes of the names of mistakes that change the factor of the scores, not that of the weights."""
 KNOWN_NORM = re.compile(r"<class 'torch\.nn\.\S*\.(LayerNorm|RMSNorm)'")
-"""Norms of each row: the rest of the check may omit them."""
+"""Norms of each row, which a check omits without reporting them."""
 DECODING = "decoding with a cache"
 """The row of the report about decoding."""
 TOKENS, PROMPT = 5, 3

@@ -95,7 +95,7 @@ class Pair:
     def gap(self) -> float:
         """Maximum difference divided by the largest expected number.
 
-        Infinite if the shapes differ or NaNs are at different places; 0 unless both functions answered.
+        Infinite if the shapes differ or NaNs are in different places; 0 unless both functions answered.
         """
         one, other = (answer.output for answer in self.answers)
         if one is None or other is None:
@@ -162,7 +162,7 @@ def describe_answers(seen: Seen, verdict: Verdict, digits: int) -> str:
 
 
 def describe_blind_row(case: Case, answer: Answer) -> str:
-    """Return what the output of the first query that sees no key is: the first common choice that fits."""
+    """Describe the output of the first query that sees no key, by the first common choice that fits."""
     assert answer.output is not None
     stages = expected(case)
     query = int(np.argmax(sees_nothing(stages["masked"])[0, 0]))
@@ -263,7 +263,7 @@ def distinct_stages(stages: Arrays, are_given: bool) -> dict[str, Array]:
 
 
 def find_stages(caller: Caller, case: Case, stages: Arrays) -> set[str]:
-    """Return the stages whose numbers some operation outputs, with RECORDED or HIDES; empty if nothing is recorded."""
+    """Return the stages whose numbers occur in the recorded call, plus RECORDED or HIDES; empty if recording fails."""
     arguments = caller.arguments(case)
     tracked_arrays = {role: arguments[role] for role in INPUTS if role in arguments}
 

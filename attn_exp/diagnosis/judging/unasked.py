@@ -3,8 +3,8 @@
 In: the cases with their answers, and later the verdict on them. Out: phrases such as `cross attention (it takes one
 input)`, and the verdict with its outcome: right, wrong, or not verified.
 
-`unasked` lists what the function cannot do, which does not prevent "right". `unverified` lists what it may do wrongly
-without any case showing it, which does. `with_outcome` then turns findings that may not be mistakes into open points.
+`unasked` lists unsupported features, which do not prevent "right". `unverified` lists arguments that may change
+the result but were not checked, which do. `with_outcome` then turns findings that may not be mistakes into open points.
 """
 
 from __future__ import annotations
@@ -221,7 +221,7 @@ def with_state(verdict: Verdict, state: str, *open_points: str) -> Verdict:
 
 
 def pass_with_open_points(verdict: Verdict, state: str, *open_points: str, computes: str = AS_REQUESTED) -> Verdict:
-    """Let a verdict pass whose broken findings, now in this state, are only open points."""
+    """Let a verdict pass whose broken findings are only open points, and set their state."""
     return replace(
         with_state(verdict, state, *open_points),
         passed=True, unexplained=False, stage="", smallest=None, computes=computes,
@@ -229,7 +229,7 @@ def pass_with_open_points(verdict: Verdict, state: str, *open_points: str, compu
 
 
 def leave_errors_open(verdict: Verdict, own: OwnFunction) -> Verdict:
-    """Leave cases open in which a function raised errors; that of a factory may be built for one size."""
+    """Leave cases open in which a function raised errors; the function of a factory may be built for one size."""
     broken = broken_of(verdict)
     if verdict.mistakes or not (broken and all(ERROR.search(finding.message) for finding in broken)):
         return verdict
@@ -273,7 +273,7 @@ def leave_masks_open(verdict: Verdict, own: OwnFunction) -> Verdict:
 
 
 def leave_polarity_open(verdict: Verdict, own: OwnFunction) -> Verdict:
-    """Leave open what True means in a mask argument that a remark `masks as NAME` is about."""
+    """Leave open what True means in each mask argument that is named in a remark `masks as NAME`."""
     remarks = {finding.question: finding.message for finding in verdict.findings if finding.state == REMARK}
     points = (
         f"what True means in `{name.removeprefix('masks as ')}` ({message})"
@@ -323,7 +323,7 @@ def list_refused(seen: Seen) -> Iterator[str]:
         if answer.output is not None:
             continue
         phrase = ASKED.get(case.question, "")
-        if case.question in answered:  # a memory as long as x works, and one of a different length does not
+        if case.question in answered:  # a memory as long as x works, but one of a different length does not
             phrase = "keys of a different length" if case.question == CROSS else ""
         if phrase:
             yield f"{phrase} ({shortened(answer.error)})"

@@ -66,7 +66,7 @@ class Pair:
 
 
 def find_pairs(recording: Recording) -> list[Pair]:
-    """Return pairs of products whose inputs all depend on tokens; no other such product precedes the first of a pair.
+    """Return pairs of products whose inputs all depend on tokens; the first of a pair depends on no other such product.
 
     Exactly one input of the second, the weights, depends on the first.
     """

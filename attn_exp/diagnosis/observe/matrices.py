@@ -156,7 +156,7 @@ def read_heads(recording: Recording, rows: Rows) -> HeadColumns:
     """Return how q, k or v is computed from projections.
 
     Raises:
-        UnreadMatricesError: no projection computes it, or its numbers are not single columns times one factor.
+        UnreadMatricesError: no projection computes it, or its numbers are not columns of a parameter times one factor.
     """
     projections = find_projections(recording, rows.producer)
     if not projections:
@@ -189,7 +189,7 @@ def read_heads(recording: Recording, rows: Rows) -> HeadColumns:
 
 
 def group_rows(recording: Recording, rows: Rows) -> Iterator[tuple[int, Array]]:
-    """Yield the rank of each head and the booleans `[n r]` of its rows at one position, for every position."""
+    """Yield, for each head and each position, the rank of the head and a boolean mask `[n r]` of its rows there."""
     ranks = find_ranks(rows.tokens)
     positions = np.array([position for _, _, position in recording.tokens])[rows.tokens]
     for rank in range(int(ranks.max()) + 1):
@@ -205,7 +205,7 @@ def have_factor(factors: Array, factor: float, recording: Recording) -> bool:
 def read_token_rows(recording: Recording, projection: Projection) -> Array:
     """Return the row that enters a projection for each token and run, `[runs tokens m]`.
 
-    The slices of a token that a widened projection multiplies are put next to each other.
+    If a projection multiplies a token slice by slice, its slices are concatenated.
 
     Raises:
         UnreadMatricesError: the shapes of its inputs differ between runs.

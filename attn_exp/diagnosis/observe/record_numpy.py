@@ -140,7 +140,7 @@ def perform(
 
 
 def run_plain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call a function with plain arrays, and return its results tracked."""
+    """Call a function with plain arrays, and return tracked versions of its results."""
     args, kwargs = strip((args, kwargs))
     return map_arrays(function(*args, **kwargs), is_result, track)
 
@@ -151,7 +151,7 @@ def write_first(function: Callable[..., Any], target: Any, *args: Any, **kwargs:
 
 
 def strip(value: Any) -> Any:
-    """Replace tracked arrays and numbers, also in nested lists and the like, by plain ones."""
+    """Replace tracked arrays and numbers with plain ones, including those in nested lists and other containers."""
     return map_arrays(value, lambda item: isinstance(item, Tracked | TrackedNumber), lambda item: (
         np.ndarray.view(item, np.ndarray) if isinstance(item, Tracked) else np.float64(float(item))
     ))  # fmt: skip

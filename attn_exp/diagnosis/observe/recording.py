@@ -62,7 +62,7 @@ class Recording:
         return [trace.operations[operation].inputs[input_index] for trace in self.traces]
 
     def is_live(self, operation: int, input_index: int) -> bool:
-        """Return whether an input of an operation depends on any token: the first two changes concern all of them."""
+        """Return whether an input of an operation depends on any token: the first two changes together cover all."""
         baseline, *changed = self.read_inputs(operation, input_index)[:3]
         return any(not np.array_equal(array, baseline, equal_nan=True) for array in changed)
 
@@ -76,7 +76,7 @@ class Recording:
         )
 
     def find_tokens(self, rows: Sequence[Array]) -> Array | None:
-        """Return the number of the token on which each row depends, given the rows `[... k]` in each run."""
+        """Return the index of the token that each row depends on, given the rows `[... k]` in each run."""
         baseline, *others = rows[: 2 * self.bits + 1]
         if any(array.shape != baseline.shape for array in others):
             return None

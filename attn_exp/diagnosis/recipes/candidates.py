@@ -202,7 +202,7 @@ def list_mistakes(cases: Sequence[Case]) -> Iterator[Candidate]:
     features_present = list_features((case.recipe, case.given) for case in cases)
     has_one_size = (
         len({setup_of(case).size for case in cases}) == 1
-    )  # then no other tells a constant from another factor
+    )  # then no second size tells a constant from another factor
     for name in mistakes.names():
         mistake = mistakes.mistake(name)
         is_hidden = not set(mistake.needs) <= features_present or (name == "scale_fixed" and has_one_size)

@@ -152,7 +152,7 @@ def decoding(case: Case) -> Answer:
             any(rule.misfit(heads, 1, keys - 1) for rule in (*case.rules.masks, *case.rules.scores)),
             "a rule has an array with the shape of the whole problem",
         ),
-        (not is_aligned, "the last query is not aligned with the last key, as in decoding"),
+        (not is_aligned, "decoding aligns the last query with the last key, but this run does not"),
         (first_row >= rows, "no query has a key"),
     )
     steps = []

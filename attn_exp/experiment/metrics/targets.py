@@ -65,7 +65,7 @@ def induction(weights: Array, tokens: Sequence[str]) -> Array:
     """Return the mean weight that the queries of each head give to keys right after earlier copies of their token.
 
     `mean_i sum_j w_ij [token_(j-1) = token_i, j < i]`, over queries whose token occurred before: in `a b c a`, the last
-    query attends to b. NaN if queries and keys are not the same tokens, or if no token recurs after another token.
+    query attends to b. NaN if queries and keys are not the same tokens, or if no token recurs with another in between.
     Source: Olsson et al. 2022, "In-context Learning and Induction Heads", on repeated sequences.
     """
     if weights.shape[1:] != (len(tokens), len(tokens)):

@@ -26,7 +26,7 @@ COPIED = 1 << 14
 """Up to this many multiplications, copying the keys for each query head, as `matrix` does, costs nothing."""
 
 SINGLE_THREADED = 1 << 18
-"""Up to this many multiplications, a product does not wake the BLAS's own threads."""
+"""Up to this many multiplications, BLAS computes a product without waking its own threads."""
 
 TILE = 1 << 22
 """Bytes of logits that a thread computes at a time; a head with more is better cut into blocks."""
@@ -154,7 +154,7 @@ def all_finite(array: Array) -> bool:
 def keeps_precision(total: Array) -> bool:
     """Return whether sums of exponentials kept full precision although the largest logit was not subtracted.
 
-    All must be finite and at least eps: underflowed powers then add up to less than the smallest normal number times
+    Sums must be finite and at least eps: underflowed powers then add up to less than the smallest normal number times
     the number of keys.
     """
     least, most = np.minimum.reduce(total, axis=None, initial=np.inf), np.maximum.reduce(total, axis=None, initial=0)

@@ -98,7 +98,7 @@ class Pool:
     def keep_away(self) -> None:
         """Keep the pool's threads off the processor that the caller runs on.
 
-        If other processors look busy, as the sleeping ones of a virtual machine do, Linux wakes a thread on the
+        If other processors look busy, as idle processors of a virtual machine do, Linux wakes a thread on the
         processor of the thread that wakes it. Both threads then share one processor for as long as they work.
         """
         processor = CPU() if CPU else None

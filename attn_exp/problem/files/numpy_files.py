@@ -102,7 +102,7 @@ def look_into_archive(path: Path) -> Contents:
 
 
 def find_array(path: Path, archive: zipfile.ZipFile, name: str, member: zipfile.ZipInfo) -> Entry:
-    """Return one array of an archive; if its header cannot be read, reading its numbers raises the error.
+    """Return one array of an archive; an unreadable header raises its error only when the numbers are read.
 
     Raises:
         ValueError: the array would unpack to far more bytes than the archive has.

@@ -70,7 +70,7 @@ def read_table(rows: Sequence[Sequence[str]], label: str) -> Contents:
         elif has_column_names(first, below, label):
             rows, has_index = below, not first[0] and all(row[0] for row in below)
         elif len(first) > 1 and not first[0]:
-            raise UserError(f"{label}: line 1, column 1 is empty in a line of numbers; name the row, or all columns")
+            raise UserError(f"{label}: line 1 has numbers, but its first cell is empty; name the row, or all columns")
     has_names = bool(rows) and (has_index or is_column_of_words([row[0] for row in rows]))
     cells = [[float(cell) if is_number(cell) else cell for cell in row[has_names:]] for row in rows]
     shape = (len(cells), len(cells[0])) if cells and cells[0] else ()  # reading an empty table raises the error
@@ -208,7 +208,7 @@ def are_texts(value: Any) -> bool:
 
 
 def make_list_entry(value: list[Any]) -> Entry:
-    """Return nested lists as an array; if they do not form one, reading its numbers raises the error."""
+    """Return the entry of nested lists; if they do not form an array of numbers, reading the entry raises the error."""
     try:
         array = np.array(value)
     except ValueError:

@@ -129,11 +129,11 @@ def read_tensors(path: Path, key: str) -> Mapping[str, Entry]:
 
 
 NEW_ENDINGS = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
-"""How the names of norms end in earlier checkpoints, such as bert-base-uncased, and in later ones."""
+"""Endings of norm names in old checkpoints, such as bert-base-uncased, and the new endings that replace them."""
 
 
 def find_prefix(checkpoint: Checkpoint, anchor: str) -> Checkpoint:
-    """Return the checkpoint with whatever precedes the tensor `anchor` as its prefix, such as `bert.`.
+    """Return the checkpoint with its prefix, such as `bert.`, set to whatever precedes the tensor name `anchor`.
 
     Raises:
         UserError: there is no tensor of that name, or there are several.

@@ -90,7 +90,7 @@ def read_matrix(part: Checkpoint, block: Block, name: str) -> tuple[Array, Array
 
 
 def read_projections(part: Checkpoint, block: Block) -> dict[str, Array]:
-    """Return W and b of queries, keys, values and output by our names; if only some have a bias, the rest are zero."""
+    """Return the projections W and b under our names; if only some of them have a bias, the other biases are zero."""
     pairs = [read_matrix(part, block, name) for name in block.attention]
     if len(pairs) == 2:
         (weights, biases), output = pairs

@@ -91,7 +91,7 @@ ROPE_SCALINGS = {
         },
     ),
 }
-"""The RoPE scalings that config.json may name: our rule for each, and its settings with their names there."""
+"""The RoPE scalings that config.json may name: our rule for each, and its settings with their config.json names."""
 
 
 def rope(config: Config) -> dict[str, Any]:

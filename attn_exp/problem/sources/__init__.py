@@ -125,7 +125,7 @@ class Input(NamedTuple):
     """The input of a problem: the names of its tokens, and the arrays that the computation starts from.
 
     `stages` contains x, or q and k, or weights; the last two may include v. `tokens` are the names of the rows of x;
-    `named` is the names in the settings, or their number. `memory` is the vectors and tokens of the memory, if any.
+    `named` holds the names in the settings, or their number. `memory` is the vectors and tokens of the memory, if any.
     """
 
     stages: Arrays
@@ -231,9 +231,9 @@ def read_memory(
     settings = complete_memory(memory, d_model, distribution)
     vectors = embed(settings, source, MEMORY)
     if vectors is None or vectors.x is None:
-        raise UserError(f"{MEMORY} starts after its vectors; a memory has only vectors, which W_k and W_v project")
+        raise UserError(f"{MEMORY} must start from vectors, which W_k and W_v project, not from a later stage")
     if settings.d_model is not None and settings.d_model != vectors.x.shape[1]:
-        raise UserError(f"{MEMORY}.d_model={settings.d_model}, but the vectors have {vectors.x.shape[1]} numbers")
+        raise UserError(f"{MEMORY}.d_model={settings.d_model}, but each vector has {vectors.x.shape[1]} numbers")
     return vectors.x, token_names(choose_names(settings, vectors.tokens), len(vectors.x), MEMORY, "m")
 
 

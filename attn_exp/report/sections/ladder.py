@@ -32,7 +32,7 @@ def parts(material: Material) -> list[dict[str, Any]]:
 
 
 def group_steps(comparison: Comparison) -> Iterator[tuple[list[Row], list[Step]]]:
-    """Yield the rows that the same steps lead to, with these steps; changes of form without effect are left out."""
+    """Yield each group of rows that the same steps lead to, with these steps; omit changes of form that do nothing."""
     groups: dict[tuple[Any, ...], tuple[list[Row], list[Step]]] = {}
     for row in comparison.rows:
         row_steps = [step for step in comparison.steps if step.variant == row.variant]

@@ -119,7 +119,7 @@
   sections.forEach((section, place) => {
     const caption = moving[place] && section.querySelector(".flow figcaption");
     const given = Array.from(section.querySelectorAll(".step:has(.changing) h3 var"), (symbol) => symbol.textContent).join(", ");
-    if (late && !given) { if (moving[place]) section.querySelector("h2").after(element("p", { class: "note" }, "Numbers cannot be changed here: the tables show the given queries, keys and values only after processing.")); return; }
+    if (late && !given) { if (moving[place]) section.querySelector("h2").after(element("p", { class: "note" }, "Numbers cannot be changed here: the tables show the queries, keys and values as processed, not as given.")); return; }
     caption?.append(element("span", { class: "touch" }, ` Change any number in ${late ? given : "X or W"}, and everything after it is recomputed.`));
   });
 })();

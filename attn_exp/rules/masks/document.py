@@ -17,7 +17,7 @@ from attn_exp.rules.masks.mask import Mask, Span
 
 @dataclass(frozen=True)
 class Document(Mask):
-    """Query `i` sees key `j` iff `ids[i] == ids[j]`, as positions: `ids` holds the document number of each key.
+    """A query at position `i` sees key `j` iff `ids[i] == ids[j]`; `ids` holds the document number of each key.
 
     Source: Raffel et al. 2020, "Exploring the Limits of Transfer Learning", section 2.4 (packing); the mask as in
     Krell et al. 2021, "Efficient Sequence Packing without Cross-contamination".
@@ -49,6 +49,6 @@ EXAMPLE = Example(
     outside=Example(
         settings={"ids": [0, 0, 0, 1, 1, 2]},
         outcome=("███···", "███···", "███···", "···██·", "···██·", "·····█"),
-        source="torchtune, `create_block_causal_mask`: seq_lens [3, 2, 1], its drawing with its mirror image",
+        source="torchtune, `create_block_causal_mask`: seq_lens [3, 2, 1], its lower-triangular drawing, mirrored",
     ),
 )

@@ -47,7 +47,7 @@ def slopes(heads: int) -> list[float]:
 
 
 def geometric(count: int) -> list[float]:
-    """Return the slopes if `count` is a power of two: `2^(-8 i / count)` for i = 1, ..., `count`."""
+    """Return the slopes for `count` heads, a power of two: `2^(-8 i / count)` for i = 1, ..., `count`."""
     return [2 ** (-8 * (index + 1) / count) for index in range(count)]
 
 
