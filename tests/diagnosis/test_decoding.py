@@ -102,10 +102,28 @@ class Rotated(Kept):
         return self.attend(rotate(q), self.keys[: len(x), :, :end], self.values[: len(x), :, :end])
 
 
+class Bent(Cached):
+    """Its queries cannot be read from its parameters."""
+
+    def project(self, x: Tensor) -> Any:
+        q, k, v = super().project(x)
+        return torch.tanh(q), k, v
+
+
 @pytest.mark.long
-def test_a_cache_of_keys_that_the_caller_rotates_is_not_verified() -> None:
-    verdict = attn_exp.check(Rotated, "position=rope", "position.rope.interleaved=true", quick=True)
-    assert verdict.not_verified == ("cache `start_pos` (its caller applies the rotation)",), verdict
+@pytest.mark.parametrize(
+    ("kind", "words", "open_points"),
+    [
+        (Rotated, ("position=rope", "position.rope.interleaved=true"),
+         "cache `start_pos` (its caller applies the rotation)"),
+        (Bent, ("ignore=[projections]",), "cache `layer_past` (the projections are not known)"),
+    ],
+)  # fmt: skip
+def test_a_cache_that_no_definition_can_be_compared_with_is_not_verified(
+    kind: type[Faulty], words: tuple[str, ...], open_points: str
+) -> None:
+    verdict = attn_exp.check(kind, *words, quick=True)
+    assert verdict.not_verified == (open_points,), verdict
 
 
 WINDOW = ("mask=[causal,window]", "mask.window.left=2")

@@ -39,6 +39,7 @@ from attn_exp.diagnosis.judging.inside import ROTATIONS, check_inside, find_own_
 from attn_exp.diagnosis.judging.layer_passes import (
     PASSES,
     check_decoding,
+    leave_cache_open,
     leave_learned_scale_open,
     leave_mistakes_open,
     leave_unplaced_parameters,
@@ -260,7 +261,7 @@ def check_observed(own: OwnFunction, observed: Observed, request: Request, check
 def check_unread(own: OwnFunction, observed: Observed, request: Request, check: Check, reason: str) -> Verdict:
     verdict = check_named_weights(observed, None, request, check) or check_inside(own, observed, request, reason)[0]
     verdict = leave_learned_scale_open(verdict, observed, own, request)
-    return leave_unplaced_parameters(verdict, observed, own, request)
+    return leave_unplaced_parameters(leave_cache_open(verdict, observed.layer), observed, own, request)
 
 
 def check_named_weights(observed: Observed, inside: Inside | None, request: Request, check: Check) -> Verdict | None:
