@@ -430,6 +430,14 @@ def find_cautions(cube: Cube, contrast: Contrast) -> Iterator[str]:
         yield f"the number of visible keys changes too{CORRECTION if contrast.metric == 'entropy' else ''}"
     if name == "head":
         yield "d_head = d_model / head changes too"
+    for axis, (other, labels) in enumerate(zip(cube.names, cube.levels, strict=True)):
+        elsewhere = tuple(each for each in range(contrast.differences.ndim) if each != axis)
+        has_numbers, is_compared = (
+            np.isfinite(array).any(axis=elsewhere) for array in (cube.numbers[contrast.metric], contrast.differences)
+        )
+        if axis != contrast.axis and other != VARIANT and (has_numbers & ~is_compared).any():
+            at = listed([label for label, used in zip(labels, is_compared, strict=True) if used])
+            yield f"compared only at {shorten(other)}={at}"
     if "logit_std" in cube.numbers and not name_parts & set(SCALES) and contrast.metric not in SCALES:
         first, second = (
             np.take(cube.numbers["logit_std"], level, axis=contrast.axis) for level in (contrast.start, contrast.end)

@@ -253,8 +253,6 @@ def find_notes(cube: Cube, tests: int) -> Iterator[str]:
         if is_missing.any():
             yield f"The {readable_name(metric)} is missing in {count_rows(cube, is_missing)}."
         partly_comparable += [f"the {readable_name(metric)}"] if (groups != groups[:1]).any() else []
-    if not has_result.all():
-        yield "Not every combination has a result: two values are compared only where both have one."
     if partly_comparable:
         yield (
             f"For {listed(partly_comparable)}, only rows with the same queries and the same sum of weights are "
