@@ -56,10 +56,14 @@ def replaced_in_numpy() -> list[str]:
 
 @dataclass(frozen=True)
 class Library:
-    """Converts arrays to and from a library; `widest` is its widest default floating-point dtype.
+    """Converts arrays to and from a library.
 
-    `back` converts an array that `into` made. `read` converts an array that user code returned to NumPy, with the same
-    or a wider dtype, and also returns the name of its dtype; instead of too large an array it returns its size.
+    - `into`: converts a NumPy array to the library; the second argument is the dtype of floats.
+    - `back`: converts an array that `into` made to NumPy, and floats to float64.
+    - `read`: converts an array that user code returned to NumPy, in the same or a wider dtype. It returns the array and
+      the name of its original dtype. If the array has more elements than the second argument, it returns their number
+      instead of the array.
+    - `widest`: its widest default floating-point dtype.
     """
 
     name: str
@@ -211,7 +215,7 @@ def library_of(array: Any) -> str:
 
 
 def module_of(name: str) -> Any:
-    """Import a library on first use; for JAX, import `jax.numpy`."""
+    """Import a library on first use and return its module; for JAX, `jax.numpy`."""
     return import_module("jax.numpy" if name == "jax" else name)
 
 
@@ -266,7 +270,7 @@ def collect_arrays(returned: Any) -> dict[str, Any]:
 
 
 def stack_rows(returned: Any) -> Any:
-    """Turn a matrix that is a list of rows, as numbers or vectors, into an array; return anything else unchanged."""
+    """Convert a list of rows, each a list of numbers or a vector, to an array; return anything else unchanged."""
     if not isinstance(returned, list) or not returned:
         return returned
     if all(isinstance(row, list) for row in returned):

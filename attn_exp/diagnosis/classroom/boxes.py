@@ -40,12 +40,16 @@ PASTED = re.compile(r"\[[\[\s]*(?:[-+.\d\u2212]|nan\b|inf\b)")
 
 @dataclass(frozen=True, eq=False)
 class Box:
-    """The given numbers of one stage, in the shape of the full array, NaN where none is given.
+    """The numbers that a person gave for one stage.
 
-    `tolerances` says how far each number may differ from a result, and `own_tolerances` the same if only its own
-    digits counted: next to 0.25, the number 0.5 has 0.005 and 0.05. `names` are the row and column names, and `note`
-    describes how an ambiguous input was read. `roundings` is how far each number may have been rounded before later
-    boxes used it: 0 where it is exactly right. None stands for `tolerances`.
+    - `values`: the numbers in the full array of the stage, NaN where none is given.
+    - `tolerances`: how far each number may differ from a result, if all are as precise as the one with most decimals.
+    - `own_tolerances`: the same, if each is only as precise as its own decimals. Next to 0.25, the number 0.5 has the
+      tolerance 0.005 and the own tolerance 0.05.
+    - `names`: the row names and the column names.
+    - `note`: describes how an ambiguous input was read.
+    - `roundings`: how far each number may have been rounded before later boxes used it, 0 where it is exactly right;
+      None if that is `tolerances`.
     """
 
     stage: str
@@ -202,9 +206,9 @@ def find_indices(names: tuple[str, ...], tokens: tuple[str, ...], count: int, la
 class Cells:
     """Numbers as the user gave them, NaN where a cell was left out, with row and column names if there are any.
 
-    `tolerances` is half a unit of the last decimal of each number, if all have as many decimals as the longest;
-    `own_tolerances` is half a unit of the last decimal that the number has. `dtype_error` is the relative rounding
-    error of the dtype.
+    - `tolerances`: half a unit of the last decimal, if all numbers have as many decimals as the one with most.
+    - `own_tolerances`: half a unit of the last decimal that each number itself has.
+    - `dtype_error`: the relative rounding error of the dtype.
     """
 
     values: Array
@@ -225,7 +229,7 @@ def read_cells(given: Any, key: str) -> Cells:
         text = strip_wrapper(str(given)).strip()
         if text.startswith("["):
             return parse_cells(parse_lists(text, key), key)
-        words = text.replace(",", " ").split()  # a row of numbers may stand without brackets
+        words = text.replace(",", " ").split()  # a row of numbers needs no brackets
         if words and all(map(NUMBER.fullmatch, words)) and not Path(text).is_file():
             return parse_cells(words, key)
         return read_file(Path(text), key)
@@ -276,7 +280,10 @@ def clean_number(word: str) -> str:
 
 
 def find_half_units(words: Sequence[str], *, shared: bool) -> Array:
-    """Return half a unit of the last decimal of each number; `shared` as if all had as many decimals as the longest."""
+    """Return half a unit of the last decimal of each number.
+
+    With `shared`, all numbers count as having as many decimals as the one with most.
+    """
     digits = {word: count_digits(word) for word in words if NUMBER.fullmatch(word)}
     longest = most_decimals([*digits.values()])
     last_decimals = {

@@ -2,9 +2,13 @@
 
 In: a `Sheet`, its exact numbers, and what every mistake would give. Out: a `Judged`, from `Judge.grade`.
 
-A number is right, or follows from the earlier boxes, as written or corrected. Any other number is explained by the
-first of these that fits: right numbers written differently (coarser, truncated, in percent, transposed), a mistake in
-this box only, two swapped rows or columns, or a slip in a few cells. Each box may have its own mistake or slip.
+A number counts if it is right, or if it follows from the numbers in the earlier boxes, as written or after correction.
+Other numbers of a box are explained by the first of these that fits:
+
+- They are right but written differently: coarser, truncated, in percent, or transposed.
+- This box has a mistake of its own.
+- Two rows or columns are swapped.
+- A few cells have slips.
 """
 
 from __future__ import annotations
@@ -43,12 +47,16 @@ WRITTEN, MISTAKE, EXCHANGED, SLIP, UNKNOWN, COARSE = (
 )  # fmt: skip
 """Kinds of remarks on a box that is not simply right.
 
-Right in another notation; a mistake; boxes, rows or columns swapped; a slip; wrong without explanation; too coarse.
+- `WRITTEN`: right, but in another notation.
+- `EXCHANGED`: boxes, rows or columns are swapped.
+- `UNKNOWN`: wrong without explanation.
+- `COARSE`: rounded too coarsely.
 """
 LEAST_WRONG = 3
-"""Minimum number of wrong cells that a mistake in one box must explain; one less within some rows or heads."""
+"""Minimum number of wrong cells that a mistake in one box must explain; one fewer if it is in some rows or heads only.
+"""
 SPARE_BITS = 6.0
-"""Information that a box needs, in bits, beyond what it takes to choose among mistakes."""
+"""Bits of information that the numbers of a box must contain before a mistake is named."""
 SAME = 1e-9
 """Numbers that differ by less than this count as the same."""
 NUMERALS = ("no", "one", "two", "three", "four", "five", "six")
@@ -65,7 +73,10 @@ SKIPPING_NAMES = {
     ("logits", "no_scale"): "softmax_of_scores", ("masked", "causal_ignored"): "softmax_before_mask",
     ("masked", "mask_ignored"): "softmax_before_mask", ("weights", "no_softmax"): "weights_left_out",
 }  # fmt: skip
-"""Names of the mistakes in which a right box is not used."""
+"""Names for skipping a right box, by that box and by the mistake that the next box seems to contain.
+
+If the box of logits is right and the weights look like `no_scale`, the softmax was applied to the scores.
+"""
 SKIPPABLE = ("logits", "masked", "weights", "context")
 """Boxes that may be right without being used."""
 PaperMistake = tuple[str, str, str, Change]
@@ -85,7 +96,12 @@ class Remark:
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """A graded sheet: which cells are wrong or follow from wrong ones, the remarks, and the right numbers."""
+    """A graded sheet.
+
+    - `wrong`: which cells of each box are wrong.
+    - `follows`: which cells are not right, but follow from wrong ones.
+    - `expected`: for each box with wrong cells, what follows from the boxes before it as written.
+    """
 
     wrong: dict[str, Array]
     follows: dict[str, Array]
@@ -106,10 +122,14 @@ class PossibleMistake:
 
 @dataclass(eq=False)
 class Judge:
-    """Grades the boxes of a sheet in order, given the `exact` numbers and what every mistake of the catalogue gives.
+    """Grades the boxes of a sheet in order.
 
-    If `without_remarks` is true, the cells are graded without remarks. `graded` are the boxes that are graded already,
-    as written, and `corrected` the same boxes with right numbers in wrong cells, where the mistake is understood.
+    - `exact`: the right numbers of all stages.
+    - `catalogue`: what every mistake would produce.
+    - `digits`: the required number of decimals.
+    - `without_remarks`: grade the cells, but do not explain them.
+    - `graded`: the boxes that are graded already, as written.
+    - `corrected`: the same boxes; if the error is understood, wrong cells have the expected numbers.
     """
 
     sheet: Sheet
@@ -262,9 +282,10 @@ class Judge:
         return None
 
     def find_mistake_in(self, index: int, box: Box, cells: Array) -> PossibleMistake | None:
-        """Return the first mistake that explains these cells; in q, k or v, the one that fits the three best.
+        """Return the first mistake that explains these cells, or in q, k or v the one that fits all three best.
 
-        In the last box, which no other depends on, return two joined by "or" if they explain it equally.
+        In the last box, no later box can decide between two mistakes: if a second one explains the cells, both are
+        joined by "or".
         """
         fitting = [
             mistake
@@ -347,14 +368,17 @@ class Judge:
 
 
 def split_by_heads_and_rows(box: Box, is_wrong: Array) -> Iterator[tuple[Array, str]]:
-    """Yield the cells that one mistake may explain, with a phrase if these are only some heads or rows."""
+    """Yield masks of cells that one mistake may explain, with a phrase such as "In row she only: ".
+
+    The phrase is empty for the whole box.
+    """
     everywhere = np.ones_like(is_wrong)
     heads = is_wrong.any(axis=(-2, -1), keepdims=True) if box.values.ndim == 3 else everywhere
     if heads.all():
         yield everywhere, ""
     else:
         yield heads & everywhere, f"In head {', '.join(str(head + 1) for head in np.flatnonzero(heads))} only: "
-    rows = is_wrong.any(axis=-1, keepdims=True)  # of each head
+    rows = is_wrong.any(axis=-1, keepdims=True)
     names = [box.names[0][row] for row in np.flatnonzero(rows.reshape(-1, rows.shape[-2]).any(axis=0))]
     if not rows.all() and len(names) < rows.shape[-2]:
         yield rows & everywhere, f"In row {' and '.join(names)} only: "
@@ -420,7 +444,7 @@ def find_paper_mistakes(sheet: Sheet) -> list[PaperMistake]:
 
 
 def list_wrong_projections(side: str) -> Iterator[PaperMistake]:
-    """Yield mistakes in the projection of q, k or v: none, or the matrix of another side."""
+    """Yield mistakes in the projection of q, k or v: leaving it out, or using the matrix of another side."""
     fix = f"{side} = x W_{side}"
     says = f"x itself is used as {side}: W_{side} is left out."
     yield "no_projection", says, fix, around("project", partial(project_with_other, side, ""))
@@ -440,7 +464,7 @@ def list_lost_signs(sheet: Sheet) -> Iterator[PaperMistake]:
 def drop_signs(stage: str, step: Step, *inputs: Any) -> Array:
     """Return the absolute values of a step's result; if `stage` is q, k or v, leave the other two unchanged."""
     array: Array = step(*inputs)
-    return array if stage in "qkv" and inputs[1] != stage else np.abs(array)
+    return array if stage in "qkv" and inputs[1] != stage else np.abs(array)  # `place` gets the side as inputs[1]
 
 
 def repeat_head(head: int, gather: Step, setup: Any, context: Array) -> Array:
@@ -527,7 +551,10 @@ def count_decimals(boxes: Sequence[Box]) -> int:
 
 
 def find_own_tolerances(values: Array) -> Array:
-    """Return half a unit of the last decimal (at most the sixth), for numbers known only by value."""
+    """Return half a unit of the last nonzero decimal of each number, at most the sixth.
+
+    It stands for the precision of numbers if it is unknown how they were written.
+    """
     tolerances = np.full(values.shape, 0.5)
     with np.errstate(invalid="ignore"):
         finite_values = np.where(np.abs(values) < INTEGERS, values, 0.0)

@@ -1,7 +1,7 @@
 """A worksheet: a run's problem, the boxes that a person filled in, and whether a recipe reproduces their numbers.
 
-A box agrees if its numbers are those of the exact computation, rounded; or if they follow from the rounded numbers in
-the boxes before it; or if they lie in between, as far as the rounding of those boxes can change the result.
+A number in a box agrees with a recipe if it is the rounded exact result, or if it follows from the rounded numbers in
+the boxes before it. It may differ from what follows by as much as the rounding of those boxes can change the result.
 
 `agrees` compares a whole sheet with a recipe, `find_unfollowed` one box with the boxes before it. `find_slips` yields
 the wrong cells. `other_readings` yields equivalent computations and notations, in which a sheet may be right too.
@@ -41,16 +41,16 @@ SHOWN = 4
 FEW = 1 / 3
 """A slip affects at most this share of a box; more wrong cells mean another computation."""
 LOGITS = ("scores", "logits", "capped", "masked")
-"""Stages in which a constant per query changes nothing that follows."""
+"""Stages where adding a constant to a row changes no weights."""
 
 
 @dataclass(frozen=True, eq=False)
 class SheetCache:
     """Caches of one sheet.
 
-    `unfollowed` contains the cells of a box that do not follow from earlier boxes, by the box's index and the `id` of
-    each step used, with a recipe that keeps these steps alive. `nudged` contains, by the index of a box, what
-    `stack_nudged` returns for the boxes before it.
+    - `unfollowed`: which cells of a box do not follow from earlier boxes. The key is the index of the box, and the `id`
+      of each step that was used. The value includes the recipe: it keeps these steps alive, so no `id` is reused.
+    - `nudged`: what `stack_nudged` returns for the boxes before a box, by the index of the box.
     """
 
     unfollowed: dict[tuple[int, Shape], tuple[Recipe, Array]] = field(default_factory=dict)
@@ -61,8 +61,8 @@ class SheetCache:
 class Sheet:
     """A variant on its problem, and the boxes that are filled in, in the order of the stages.
 
-    `scratch` lists stages that have no box and are written down elsewhere; like empty cells, they are rounded as in the
-    boxes. None means that all of them are exact.
+    `scratch` lists the stages without a box whose numbers the person wrote down elsewhere. These numbers, and those of
+    empty cells, may be rounded as in the boxes. If `scratch` is None, all numbers outside the boxes are exact.
     """
 
     settled: Settled
@@ -95,7 +95,7 @@ def agrees(sheet: Sheet, recipe: Recipe) -> bool:
 
 
 def reproduces(sheet: Sheet, recipe: Recipe, exact: Stages | None) -> bool:
-    """Return whether a recipe, whose stages are known, gives the numbers of all boxes."""
+    """Return whether a recipe gives the numbers of all boxes; `exact` are the stages that it computes."""
     first = sheet.boxes[0]
     widening = MOST_DRIFT * first.tolerances if sheet.open else 0.0
     if exact is None or first.misses(get_stage(exact, first), widening).any():
@@ -217,7 +217,7 @@ def compute_stage(sheet: Sheet, recipe: Recipe, stage: str, copies: int) -> Arra
 
 
 class EnoughError(Exception):
-    """Carries the requested stage, its only argument, out of a computation, which stops there."""
+    """Stops a computation at the requested stage; its only argument is the array of this stage."""
 
 
 def stop_after(step: Step) -> Step:
@@ -243,10 +243,9 @@ def with_step(recipe: Recipe, name: str, change: Callable[[Step], Step]) -> Reci
 
 
 def fill_in(step: Step, box: Box) -> Step:
-    """Return a step whose result has the numbers of a box in the cells that are filled in.
+    """Return a step that replaces cells of its result with the numbers that are filled in in a box.
 
-    Raises:
-        ValueError: (the returned step) the box has a different shape than the result.
+    The returned step raises a ValueError if the box has a different shape than the result.
     """
 
     def fill_side(setup: Any, side: str, heads: Array, positions: Any) -> Array:  # the step of q, k and v
@@ -319,7 +318,7 @@ def list_slips(sheet: Sheet) -> list[Slip | None]:
 
 
 def find_slips(sheet: Sheet, recipe: Recipe, exact: Stages | None) -> Iterator[Slip | None]:
-    """Yield the wrong cells of each box relative to a recipe whose stages are known; None for a box without any.
+    """Yield the wrong cells of each box relative to a recipe and its stages; None for a box without wrong cells.
 
     After the first wrong box, numbers that are right but do not follow from it are wrong too.
     """
@@ -423,7 +422,7 @@ def subtract_row_mean(box: Box, array: Array | None) -> Box:
     counts = np.isfinite(deviations).sum(axis=-1, keepdims=True)
     if (counts[box.given.any(axis=-1, keepdims=True)] < 2).any():
         return box
-    mean = np.nansum(deviations, axis=-1, keepdims=True) / np.maximum(counts, 1)  # rounded too: hence twice the leeway
+    mean = np.nansum(deviations, axis=-1, keepdims=True) / np.maximum(counts, 1)  # rounded too, so tolerances double
     return replace(
         box,
         values=box.values - mean,
