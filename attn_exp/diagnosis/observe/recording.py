@@ -31,9 +31,11 @@ GRID = 2
 class Recording:
     """Traces of a layer on inputs of one shape.
 
-    `inputs_by_run` holds the inputs of each trace by role (x, q, k, v or memory), `[b t m]`. The first trace is the
-    baseline; two more follow for each of the `bits` bits of a token's number: tokens with the bit set, then all others
-    are changed. `tokens` lists the role, example and position of each token by number.
+    - `traces`: the first is the baseline. Two more follow for each bit of a token's number: in one, the tokens with
+      this bit set are changed, in the other all other tokens.
+    - `inputs_by_run`: the inputs `[b t m]` of each trace, by role (x, q, k, v or memory).
+    - `bits`: the number of bits of a token's number.
+    - `tokens`: the role, example and position of each token, by its number.
     """
 
     layer: Layer
