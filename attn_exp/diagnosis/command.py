@@ -210,7 +210,10 @@ def values_in_file(module: ModuleType) -> Iterator[tuple[str, Any]]:
 
 
 def origin_of(value: Any, module: ModuleType) -> Any:
-    """Unwrap a callable until it is a function or class of the file; return None if it never is."""
+    """Return the function or class of the file that a callable wraps; None if there is none.
+
+    An object stands for its class. A class without `__call__` gives None, because it computes nothing by itself.
+    """
     home = module.__name__
     for _ in range(MOST_WRAPPERS if callable(value) else 0):
         if inspect.isclass(value) and not any("__call__" in vars(base) for base in value.__mro__[:-1]):

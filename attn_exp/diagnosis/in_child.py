@@ -99,6 +99,7 @@ def ask(child: Child, words: Sequence[str], seconds: float) -> Reply:
         FaultError: the child ended before it imported any user code.
         UserError: the child ended or timed out while it listed the names in a file.
     """
+    # `doing`: the current step; `asked`: the settings; `asking`: one of the first calls begins, restart the timeout
     progress: dict[str, Any] = {}
 
     def hear(message: dict[str, Any]) -> bool:
@@ -125,7 +126,10 @@ def ask(child: Child, words: Sequence[str], seconds: float) -> Reply:
 
 
 def describe_end(ended: NoAnswerError, seconds: float, was_called: bool) -> str:
-    """Say how a child process ended; before the first call, the limit is `PREPARING` or the user's, if longer."""
+    """Say how a child process ended.
+
+    The limit is the user's timeout; before the first call of the function, it is at least `PREPARING`.
+    """
     limit = f"{seconds:g} s ({TIMEOUT_SETTING}{seconds:g})" if was_called else f"{max(seconds, PREPARING):g} s"
     return f"no answer within {limit}" if ended.late else f"it ended without an answer ({ended})"
 

@@ -1,7 +1,7 @@
 """Bind a class, object, method or factory to a `Layer` by trying a few calls that names and annotations suggest.
 
 `bind_layer` builds a class with several sizes until `bind_with` can call it. `list_attempts` gives the calls to try,
-and `try_call` makes one: of `Attention(d_model=24, num_heads=4)`, the first is with x `[b t m]` of shape (2, 5, 24).
+and `try_call` makes one. The first call of `Attention(d_model=24, num_heads=4)` passes x `[b t m]` of shape (2, 5, 24).
 """
 
 from __future__ import annotations
@@ -108,11 +108,14 @@ def owner_and_method(function: Any) -> tuple[Any, str]:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One way to call a layer: a layout, whether to pass as many keys as queries (`square`), and optional arguments.
+    """One way to call a layer.
 
-    Level 0 passes no optional arguments; each higher level tries another mask shape and another rotary layout.
-    `wide` converts to the widest float type. `more` lists the roles of further optional arguments to pass. `tokens` is
-    the length of x, where layers of images need a square or a cube.
+    - `layout`: the layout of the inputs.
+    - `square`: pass as many keys as queries.
+    - `level`: which mask shape and rotary layout to pass; 0 passes no optional arguments.
+    - `wide`: convert arrays to the widest float type, not to float32.
+    - `more`: the roles of further optional arguments to pass.
+    - `tokens`: the number of tokens, if a layer of images needs a square or a cube; else 0.
     """
 
     layout: str
@@ -133,7 +136,7 @@ def bind_with(
     """
     runner = make_runner(plan)
     arguments = arguments_of_call(runner, target.name, with_memory)
-    takes_heads = runner.bare and "x" not in arguments.arrays  # packed q, k and v do not show the number of heads
+    takes_heads = runner.bare and "x" not in arguments.arrays  # packed in x, they show no heads
     layer_sizes = find_sizes(runner, plan, sizes, request, takes_heads=takes_heads)
     first_error = ""
     for attempt in list_attempts(runner, plan, arguments):
@@ -195,7 +198,9 @@ def constructor_values(plan: BuildPlan) -> dict[str, Any]:
 
 
 def list_attempts(runner: Runner, plan: BuildPlan, arguments: Arguments) -> list[Attempt]:
-    """Return the calls to try, in this order, where a memory, masks and tables have several levels.
+    """Return the calls to try, in this order.
+
+    If a mask is required, or there are rotary tables, each call is repeated with several levels (see `Attempt`).
 
     1. Each layout, with another number of keys than queries and with the same, without optional arguments.
     2. Each layout with a memory, a mask or a bias that the layer can do without.
@@ -254,7 +259,11 @@ def try_call(
     target: OwnFunction, plan: BuildPlan, arguments: Arguments, attempt: Attempt, sizes: Mapping[str, int],
     request: Request,
 ) -> Layer:  # fmt: skip
-    """Build the layer, call it once with random inputs, and return it; any exception means that this call failed."""
+    """Build the layer, call it once with random inputs, and return it.
+
+    Raises:
+        Exception: anything that the layer raises; the next attempt may succeed.
+    """
     runner, backend = make_runner(plan, wide=attempt.wide), load_library(plan.library)
     if "memory" in attempt.more:
         roles = {role: arguments.keywords[role] for role in memory_roles(arguments)}
@@ -266,7 +275,7 @@ def try_call(
         return backend.into(array, backend.widest if attempt.wide else "float32")
 
     call = Call(runner, arguments, attempt, axes, sizes, request, convert)
-    # A layer of windows is built with a height and a width, which fix the number of tokens.
+    # a layer of image windows is built with a height and a width, which fix the number of tokens
     tokens = next((prod(value) for value in plan.arguments.values() if isinstance(value, tuple)), attempt.tokens)
     fixed_sizes = {**sizes, "t": tokens} if tokens else sizes
     rng = np.random.default_rng(request.seed)
@@ -290,9 +299,12 @@ def is_nan(array: Any) -> bool:
 
 
 def shape_of(letters: str, sizes: Mapping[str, int], role: str) -> Shape:
-    """Return the shape of an example input; `c` is the width, and for keys and values `h` counts key/value heads."""
+    """Return the shape of an example input.
+
+    The letter `c` is the width. `h` is the number of heads, or of key/value heads if the role is k or v.
+    """
     lengths = Sizes(sizes.get("h", 1), sizes.get("d", 1), sizes["m"], sizes.get("g", 1)).lengths()
-    heads = lengths["y"] if "w" in letters else sizes.get("g" if role in ("k", "v") else "h", 1)  # [b h w c]: rows
+    heads = lengths["y"] if "w" in letters else sizes.get("g" if role in ("k", "v") else "h", 1)  # h of [b h w c]
     by_letter = {**lengths, **sizes, "h": heads, "c": sizes["m"], "w": lengths["x"]}
     return tuple(by_letter[letter] for letter in letters)
 

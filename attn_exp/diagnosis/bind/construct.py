@@ -143,7 +143,10 @@ def guess_value(parameter: inspect.Parameter, owner: Any, sizes: Sizes, library_
 
 
 def guess_option(parameter: inspect.Parameter, owner: Any, sizes: Sizes) -> Any:
-    """Guess an argument of unknown meaning: a string with which the code compares it, or else the width, or `...`."""
+    """Guess an argument of unknown meaning: a string that the code compares it with, or the width if it may be a size.
+
+    Returns `...` if neither fits.
+    """
     option = re.search(rf"\b{parameter.name}\s+(?:not )?(?:in\s*\W|==)\s*(['\"])(\w+)\1", source_of(owner))
     may_be_size = parameter.annotation is parameter.empty or re.search(r"\bint\b", str(parameter.annotation).lower())
     return option[2] if option else sizes.m if may_be_size else ...
@@ -163,7 +166,7 @@ def module_namespace(owner: Any) -> dict[str, Any]:
 
 
 def find_annotated_class(parameter: inspect.Parameter, owner: Any) -> Any:
-    """Return the class that annotates a parameter, also if the annotation is a string; None if it is not a class."""
+    """Return the class in a parameter's annotation, which may be a string; None if the annotation is not a class."""
     written = parameter.annotation
     annotation = module_namespace(owner).get(written.strip("'\" ")) if isinstance(written, str) else written
     return annotation if inspect.isclass(annotation) and annotation not in (parameter.empty, Any) else None
@@ -175,7 +178,7 @@ def build_configuration(annotated: Any, name: str, owner: Any, sizes: Sizes) -> 
     if config_class in (None, dict, object, Mapping):
         return Bag(sizes)
     config = build(config_class, constructor_arguments(config_class, sizes, "", of_config=True), 0)
-    if getattr(config, "_attn_implementation", "") is None:  # of transformers, which would choose a fused kernel
+    if getattr(config, "_attn_implementation", "") is None:  # transformers would choose a fused kernel
         config._attn_implementation = "eager"
     for field in re.findall(rf"\b{name}\.(\w+)", source_of(owner)):
         if not hasattr(config, field) and value_of(field, sizes) is not ...:
@@ -240,7 +243,10 @@ def call_text(name: str, arguments: Mapping[str, Any]) -> str:
 
 
 def format_value(value: Any) -> str:
-    """Return a value as Python code; of a configuration object, only the sizes, or what a `Bag` recorded."""
+    """Return a value as Python code.
+
+    A configuration object is shown with its sizes only, and a `Bag` with the settings that were read.
+    """
     fields = {name: field for name, field in fields_of(value).items()
               if isinstance(value, Bag) or letter_of(name) in ("h", "g", "d", "m")}  # fmt: skip
     if fields or isinstance(value, Bag):

@@ -81,8 +81,9 @@ def is_factory(function: Any) -> bool:
 def bind_factory(factory: OwnFunction) -> Layer:
     """Call a factory and return the layer that it describes.
 
-    The factory returns `(callable, inputs)` or `(callable, inputs, options)`. Inputs are arrays by role, or the
-    callable's positional or keyword arguments, whose names then tell which are arrays; the rest stay fixed.
+    The factory returns `(callable, inputs)` or `(callable, inputs, options)`. The inputs are either arrays by role, or
+    the callable's positional or keyword arguments. In the second case, the names of its parameters tell which arguments
+    are the arrays; all others keep their values.
 
     Raises:
         UncalledError: the factory raised an error or returned something else, or its callable rejects the inputs.
@@ -221,7 +222,7 @@ def list_usual_layouts(inputs: Mapping[str, Any], heads: int, projects: bool) ->
 def likeliest_layout(
     shape: Sequence[int], usual: Mapping[int, Sequence[str]], widths: Sequence[int], lengths: Collection[int]
 ) -> str:
-    """Return the usual layout whose token axis or channel axis has a known length, or else the first."""
+    """Return the usual layout in which the token axis or the channel axis has a known length; by default, the first."""
     layouts = usual.get(len(shape), [""])
     if "btm" in layouts and shape[0] in lengths and shape[1] not in lengths:
         return "tbm"
@@ -241,8 +242,8 @@ def layer_of_factory(
     owner = owner_in(function)
     first = next(iter(inputs.values()))
     layer_library = library_of_kind(kind_of(function), function) if kind_of(function) != "plain" else ""
-    name, dtype = layer_library or library_of(first), str(first.dtype).removeprefix("torch.")
-    backend = load_library(name)
+    library_name, dtype = layer_library or library_of(first), str(first.dtype).removeprefix("torch.")
+    backend = load_library(library_name)
     passes_names = fixed or all(role in arguments.arrays for role in inputs)
     keyword, polarity = mask_option(factory, options.get("mask"))
     mask_roles = {name: role for role, name in arguments.keywords.items() if role in MASKS and role != "memory_mask"}
@@ -262,29 +263,31 @@ def layer_of_factory(
         by_name = {names.get(role, role): value for role, value in by_role.items()}
         return function(*([] if passes_names else arrays.values()), **{**fixed, **by_name})
 
-    example = {role: convert(np.asarray(array)) if layer_library and library_of(array) != name else array
+    example = {role: convert(np.asarray(array)) if layer_library and library_of(array) != library_name else array
                for role, array in inputs.items()}  # fmt: skip
     output = run_foreign(lambda: call(example, {}), f"the callable from {factory.name}() could not be called")
     axis_sizes = {role: dict(zip(axes[role], map(int, array.shape), strict=True)) for role, array in inputs.items()}
     lengths = reduce(or_, axis_sizes.values(), dict[str, int]())
     lengths |= {"t": lengths["h"] * lengths["w"]} if "w" in lengths else {}
     sizes = find_sizes(owner, axis_sizes, lengths, options.get("heads"))
-    masks = {role: word for role, word in names.items() if role in MASKS and role not in inputs}
-    keywords = {role: word for role, word in names.items() if role not in inputs and word not in fixed}
-    keywords |= {role: word for role, word in masks.items() if fixed.get(word, ...) is not None}
-    columns = [word for word, value in fixed.items() if tuple(getattr(value, "shape", ()))[-1:] == (1,)]
-    unknown = [word for word in arguments.unknown if word not in arguments.fixed]
-    unknown += [word for word in masks.values() if word not in keywords.values() or word in columns]
-    parts = [part for value in fixed.values() for part in (value if isinstance(value, tuple | list) else [value])]
-    counts = [value for word, value in fixed.items() if type(value) is int and re.search("len|seq|tokens", word)]
+    masks = {role: name for role, name in names.items() if role in MASKS and role not in inputs}
+    keywords = {role: name for role, name in names.items() if role not in inputs and name not in fixed}
+    keywords |= {role: name for role, name in masks.items() if fixed.get(name, ...) is not None}
+    # a mask that is a column, or that the factory sets to None, counts as unknown
+    columns = [name for name, value in fixed.items() if tuple(getattr(value, "shape", ()))[-1:] == (1,)]
+    unknown = [name for name in arguments.unknown if name not in arguments.fixed]
+    unknown += [name for name in masks.values() if name not in keywords.values() or name in columns]
+    # an image, or a fixed value as long as the input, fixes the number of tokens
     tokens = lengths.get("t")
-    known = {word for role, word in names.items() if role in (*MASKS, *ROTARY)}
-    others = [word for word, value in fixed.items() if getattr(value, "ndim", 0) > 1 and word not in known
-              and not side_of_name(word).startswith("W")]  # fmt: skip
+    parts = [part for value in fixed.values() for part in (value if isinstance(value, tuple | list) else [value])]
+    counts = [value for name, value in fixed.items() if type(value) is int and re.search("len|seq|tokens", name)]
+    known_arrays = {name for role, name in names.items() if role in (*MASKS, *ROTARY)}
+    other_arrays = [name for name, value in fixed.items() if getattr(value, "ndim", 0) > 1 and name not in known_arrays
+                    and not side_of_name(name).startswith("W")]  # fmt: skip
     return Layer(
-        factory.name, name, owner, axes, sizes,
+        factory.name, library_name, owner, axes, sizes,
         keep_layout(call, output, next(iter(axes.values())), tuple(first.shape)), convert, keywords, arguments.defaults,
-        constructor_call=f"{factory.name}()", unknown=tuple(unknown), fixed=tuple(others), mask_true=polarity,
+        constructor_call=f"{factory.name}()", unknown=tuple(unknown), fixed=tuple(other_arrays), mask_true=polarity,
         lengths={letter: size for letter, size in lengths.items() if letter in ("bhtsw" if "w" in lengths else "bts")},
         weights={side: backend.back(one) for side, one in (options.get("weights") or {}).items()}
         or find_weights(fixed, backend),
@@ -311,7 +314,7 @@ def find_sizes(
 
 
 def find_weights(fixed: Mapping[str, Any], backend: Library) -> dict[str, Array]:
-    """Return the weight matrices among fixed values, by role; a list of matrices has one for each head."""
+    """Return the weight matrices among fixed values, by role; a list with one matrix per head is concatenated."""
     names = {side_of_name(name): name for name in fixed}
     values = {side: fixed[names[side]] for side in ("W_q", "W_k", "W_v", "W_o") if side in names}
     heads = {side: [backend.back(matrix) for matrix in (value if isinstance(value, list | tuple) else [value])]

@@ -105,8 +105,7 @@ def read_projection(recording: Recording, index: int) -> Projection | None:
 
 
 def widen(recording: Recording, projection: Projection) -> Projection:
-    """Return the projection of whole tokens: a block matrix if the given one multiplies slices of them, such as heads.
-    """
+    """Return the projection of whole tokens: a block matrix if the given one multiplies slices, such as heads."""
     rows = recording.read_sides(projection.operation, projection.side)
     tokens = None if rows is None else recording.find_tokens(rows)
     slices = 1 if tokens is None or (tokens < 0).any() else int(find_ranks(tokens).max()) + 1

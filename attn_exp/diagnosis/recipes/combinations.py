@@ -66,8 +66,7 @@ MAX_SECONDS = 8.0
 
 
 def fit_fills(seen: Seen) -> Iterator[Candidate]:
-    """Yield a small fill, as the value of hidden logits and added to them, fitted to the first answer that allows it.
-    """
+    """Yield a small fill, as the value of hidden logits and added to them, fitted to the first possible answer."""
     for case, answer in seen:
         fill = fit_fill(case, answer, np.zeros_like)
         if fill is not None:
