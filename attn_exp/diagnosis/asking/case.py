@@ -110,7 +110,7 @@ def is_usual_without_keys(output: Array, stages: Arrays) -> bool:
 def without_blind(output: Array, stages: Arrays) -> Array:
     """Replace the outputs of queries that see no key with zeros.
 
-    There functions return NaN, zeros or a mean, and all are accepted. If no query sees any of several keys, the output
+    For these, functions return NaN, zeros or a mean; all are accepted. If no query sees any of several keys, the output
     is returned unchanged, because nothing else is left to compare.
     """
     is_blind_row = (stages["masked"] == -np.inf).all(axis=-1)
@@ -141,7 +141,7 @@ def tolerance(stages: Arrays, digits: int) -> float:
 
 
 def largest_logit(stages: Arrays) -> float:
-    """Return the largest finite |logit|; rounding a logit has no effect if its weight is 0."""
+    """Return the largest finite |logit| whose weight is not 0: rounding any other logit has no effect."""
     weights = stages["weights"]
     has_effect = np.isfinite(stages["masked"])
     if weights.shape == has_effect.shape:

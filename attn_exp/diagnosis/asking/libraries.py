@@ -46,7 +46,7 @@ SMALL_FLOATS = ("bfloat", "float")
 OUTPUTS = ("output", "out", "context", "attn_output", "result", "o")
 """Names of the field or key that holds the output, if a function returns several arrays by name."""
 MAX_RESULTS = 3
-"""A list of more vectors than this is a matrix by rows, not several results."""
+"""A longer list of vectors is read as the rows of a matrix, not as several results."""
 
 
 def replaced_in_numpy() -> list[str]:

@@ -61,7 +61,7 @@ dropout: dropoutp dropout pdropout dropoutrate
 BY_NAME = {name: role for role, names in ROLES.items() for name in names}
 """The role of each of these names."""
 NOT_KEY_LENGTHS = {"q", "query", "queries", "max", "tgt", "target", "cu", "cum", "cumulative"}
-"""Words next to `lengths` in names of lengths that are not those of the keys, such as cumulative lengths."""
+"""Words in names of lengths that are not the keys' lengths, such as the cumulative lengths `cu_seqlens`."""
 MASK_WORDS = {"mask", "masks", "masking", "adj", "adjacency"}
 """Words that mark a mask in a longer name."""
 MASK_FILLS = {"token", "tokens"}
@@ -376,9 +376,9 @@ def source_of(target: Any) -> str:
 
 
 def source_with_helpers(target: Any, *, classes: bool = False) -> str:
-    """Return the source of code and of the functions and base classes that it uses from its file.
+    """Return the source of a function or class, and of the functions and base classes that it uses from its file.
 
-    `classes` includes the other classes that it uses.
+    With `classes`, the source of all other classes that it uses from this file is included too.
     """
     return read_sources(class_or_routine(target), classes)
 

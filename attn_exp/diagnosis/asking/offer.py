@@ -265,13 +265,13 @@ SCORE_KEYWORDS: dict[type, tuple[str, Callable[[Any, Setup], Any]]] = {
     ),
     Added: ("added", lambda rule, setup: np.asarray(rule.values, np.float64)),
 }
-"""The role of the keyword for each score rule, and the value to pass."""
+"""For each score rule, the role of its keyword, and what computes the value to pass."""
 EXACT_KEYWORDS: dict[type, str] = {Causal: "causal", Window: "window", Padding: "lengths"}
-"""The role of the keyword that requests exactly this mask."""
+"""For each of these masks, the role of the keyword that requests exactly this mask."""
 
 
 def for_case(case: Case, offer: Offer, request: Request, splits_heads: bool = False) -> dict[str, Any]:
-    """Return the keyword arguments of a case by role; `splits_heads`: the function splits them itself."""
+    """Return the keyword arguments of a case by role; `splits_heads`: the function splits the heads itself."""
     setup = setup_of(case)
     return {
         **neutral_arguments(setup, offer, request),

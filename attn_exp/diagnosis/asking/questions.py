@@ -279,7 +279,7 @@ class Maker:
 
     @property
     def examples(self) -> int:
-        """The number of examples in cases with a mask for each."""
+        """The number of examples in cases with a separate mask for each example."""
         return max(2, self.request.batch)
 
     def case(self, question: str, rows: int, keys: int, *, optional: bool = False, **changes: Any) -> Case:

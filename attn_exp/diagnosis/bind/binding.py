@@ -202,7 +202,7 @@ def list_attempts(runner: Runner, plan: BuildPlan, arguments: Arguments) -> list
 
     If a mask is required, or there are rotary tables, each call is repeated with several levels (see `Attempt`).
 
-    1. Each layout, with another number of keys than queries and with the same, without optional arguments.
+    1. Each layout without optional arguments, first with different numbers of queries and keys, then with equal ones.
     2. Each layout with a memory, a mask or a bias that the layer can do without.
     3. The first layout in float32, for PyTorch layers that create float32 arrays.
     4. The first layout with 64 tokens.

@@ -221,7 +221,7 @@ def method_of(target: Any) -> Callable[..., Any]:
 def fill_if_flat(array: Array, index: int) -> Array:
     """Replace an array that is all zeros, all ones, nearly zero or uninitialized memory with random numbers.
 
-    `index` counts the parameters of a layer, so that each has other numbers.
+    `index` counts the parameters of a layer, so that each gets different numbers.
     """
     rng = np.random.default_rng([index, array.size])
     noise = rng.standard_normal(array.shape) * (array.shape[-1] ** -0.5 if array.ndim > 1 else 0.5)

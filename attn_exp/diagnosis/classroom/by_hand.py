@@ -53,8 +53,7 @@ WRITTEN, MISTAKE, EXCHANGED, SLIP, UNKNOWN, COARSE = (
 - `COARSE`: rounded too coarsely.
 """
 LEAST_WRONG = 3
-"""Minimum number of wrong cells that a mistake in one box must explain; one fewer if it is in some rows or heads only.
-"""
+"""Minimum number of wrong cells that a mistake in one box must explain; one fewer in some rows or heads only."""
 SPARE_BITS = 6.0
 """Bits of information that the numbers of a box must contain before a mistake is named."""
 SAME = 1e-9
@@ -181,7 +180,7 @@ class Judge:
         return Judged(wrong_cells, follows, tuple(remarks), expected)
 
     def find_wrong_cells(self, index: int, box: Box) -> Array:
-        """Return a mask of the cells that are not right and follow from neither the written nor the corrected boxes."""
+        """Return a mask of the cells that are not right and do not follow from earlier boxes, written or corrected."""
         is_wrong = box.misses(get_stage(self.exact, box))
         for earlier_boxes in (self.graded, self.corrected):
             if is_wrong.any() and (index or self.sheet.open):
@@ -303,8 +302,8 @@ class Judge:
     def measure_information(self, box: Box, is_wrong: Array) -> float:
         """Return the information in the given cells of a box, in bits.
 
-        It is the larger of two measures: how far mistakes spread these numbers, and how many other numbers of the
-        expected range could be in the wrong cells.
+        It is the larger of two measures: by how much the known mistakes would change these numbers, and how many
+        numbers within the range of the right ones could be in the wrong cells.
         """
         exact = get_stage(self.exact, box)
         finite = np.zeros(1) if exact is None else exact[np.isfinite(exact)]

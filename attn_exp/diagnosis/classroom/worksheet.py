@@ -196,7 +196,7 @@ def stack_nudged(boxes: Sequence[Box]) -> list[Box]:
 
 
 def compute_stage(sheet: Sheet, recipe: Recipe, stage: str, copies: int) -> Array | None:
-    """Compute one stage of `copies` of the problem, `[n ...]`, and stop there; None if the shapes do not fit."""
+    """Compute one stage for n `copies` of the problem, `[n ...]`, and stop there; None if the shapes do not fit."""
     try:
         with np.errstate(all="ignore"):
             stopping_recipe = (
@@ -243,7 +243,7 @@ def with_step(recipe: Recipe, name: str, change: Callable[[Step], Step]) -> Reci
 
 
 def fill_in(step: Step, box: Box) -> Step:
-    """Return a step that replaces cells of its result with the numbers that are filled in in a box.
+    """Return a step that puts the numbers of a box into its result; cells that are not filled in stay as computed.
 
     The returned step raises a ValueError if the box has a different shape than the result.
     """

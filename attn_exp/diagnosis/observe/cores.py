@@ -186,7 +186,7 @@ def label_scores(axes: Axes) -> Array:
 def arrange_between(array: Array, labels: Array, shape: Shape, score_indices: Array) -> Array:
     """Arrange an array between scores and weights like the weights.
 
-    `labels` are the flat indices of the scores, of this `shape`, from which its elements come.
+    `labels` are the flat indices of the scores from which its elements come, and `shape` is the shape of the scores.
     """
     by_score = scatter_by_labels(array, labels, shape)
     return np.where(score_indices < 0, np.nan, by_score.reshape(-1)[score_indices])
@@ -203,7 +203,7 @@ def are_rows_keys(score_indices: Array, shape: Shape) -> bool:
 
 
 def transpose_score_indices(score_indices: Array, shape: Shape) -> Array:
-    """Return flat indices into scores of this shape `[n r c]` as indices into the scores `[n c r]`."""
+    """Convert flat indices into scores `[n r c]` of this shape to flat indices into their transpose `[n c r]`."""
     n, row, column = np.unravel_index(np.maximum(score_indices, 0), shape)
     return np.where(score_indices < 0, -1, np.ravel_multi_index((n, column, row), (shape[0], shape[2], shape[1])))
 
@@ -213,10 +213,13 @@ def transpose_score_indices(score_indices: Array, shape: Shape) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Core:
-    """Attention in standard axes: q `[b h t d]`, k `[b h s d]`, v `[b h s e]`, weights `[b h t s]`, context.
+    """Attention in standard axes.
 
-    q and k are unscaled, the context is `[b h t e]`. `scores` is the recorded product, `between` the arrays from there
-    to the weights.
+    - `q` `[b h t d]`, `k` `[b h s d]`: queries and keys before any scaling.
+    - `v`: `[b h s e]`.
+    - `scores` `[b h t s]`: the recorded product of queries and keys.
+    - `between`: the arrays from the scores to the weights.
+    - `weights` `[b h t s]`, `context` `[b h t e]`.
     """
 
     q: Array

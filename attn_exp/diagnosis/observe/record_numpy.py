@@ -50,7 +50,10 @@ active_recorder: ContextVar[Recorder | None] = ContextVar("active_recorder", def
 
 
 def record(call: Call, inputs: Mapping[str, Any], cache: dict[Any, Any] | None = None) -> Trace:
-    """Record the call of a NumPy function, during which array constructors return tracked arrays; see `record_with`."""
+    """Record the call of a NumPy function; see `record_with`.
+
+    During the call, array constructors such as `np.zeros` return tracked arrays.
+    """
     recorder = Recorder(is_array, locate_array, copy_array, np.array)
     tracked = {name: np.array(array).view(Tracked) for name, array in inputs.items()}
     recorder.add_inputs(tracked)

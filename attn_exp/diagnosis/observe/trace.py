@@ -327,7 +327,10 @@ class Axes:
         return lengths
 
     def arrange(self, array: Array, letters: str, groups: tuple[str, ...]) -> Array:
-        """Return an array with one axis per group, from axes that have these letters; missing ones are broadcast."""
+        """Return an array with one axis per group of letters.
+
+        `letters` are those of its present axes; letters of the groups that it lacks are broadcast.
+        """
         order = "".join(groups)
         array = np.asarray(array)[tuple(slice(None) if letter in order else 0 for letter in letters)]
         letters = "".join(letter for letter in letters if letter in order)

@@ -34,7 +34,7 @@ FACTORS = tuple(sign * 2.0**power for sign in (1, -1) for power in np.arange(-5.
 EXPONENTS = tuple(np.arange(-11.0, 2.0))
 """Exponents of 10: the fit of the epsilon in the softmax sum starts from these powers."""
 MAX_STEPS, MAX_RESIDUAL = 12, 1e-7
-"""Maximum number of Gauss-Newton steps, and of the sum of squared errors, as a fraction of that of the output."""
+"""Maximum number of Gauss-Newton steps, and the largest relative squared error of a fit that is accepted."""
 LOWEST_FLOATS = (float(np.finfo(np.float64).min), float(np.finfo(np.float32).min), float(np.finfo(np.float16).min))
 FILLS = (-np.inf, *LOWEST_FLOATS, -1e4, -1e5, -1e6, -1e8, -1e9, -1e10, -1e12, -1e15, -1e18, -1e20, -1e30, 0.0)
 """Common fill values for hidden logits; a softmax would turn all but the last into weight 0."""
@@ -215,9 +215,9 @@ def raw_logit_fills(seen: Seen) -> Iterator[Candidate]:
 
 
 def is_clipped(wrong: Seen, digits: int, ask: Callable[[], Seen]) -> bool:
-    """Return whether clipping logits on both sides, or above only, reproduces all answers.
+    """Return whether clipping logits, on both sides or above only, reproduces the wrong answers.
 
-    These are the wrong ones and those that `ask` returns, which are compared last.
+    A limit that does must also reproduce the further answers that `ask` returns.
     """
     if not all(answer.output is not None and np.isfinite(answer.output).all() for _, answer in wrong):
         return False
