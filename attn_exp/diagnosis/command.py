@@ -114,7 +114,7 @@ def reply_to(
     why = f"{verdict.name} could not be called {verdict.uncalled}" if verdict.uncalled else ""
     if why and "--json" not in words and len(functions) == 1:
         return reply_uncalled(functions[0], why, words)
-    text = "" if why and "--json" not in words else shown(verdict, words, target)
+    text = "" if why and "--json" not in words else format_verdict(verdict, words, target)
     return {"text": text, "code": EXIT_CODES[verdict.outcome], "uncalled": why, "verdict": verdict.plain()}
 
 
@@ -159,7 +159,7 @@ def check_or_compare(functions: Sequence[OwnFunction], request: Request, quick: 
     return against(functions[0], functions[1], request, quick)
 
 
-def shown(verdict: Verdict, words: Sequence[str], name: str = "") -> str:
+def format_verdict(verdict: Verdict, words: Sequence[str], name: str = "") -> str:
     if "--json" not in words:
         return (format_details if "--verbose" in words else format_summary)(verdict, name)
     text = json.dumps(verdict.plain(), ensure_ascii=False, indent=1)
@@ -176,7 +176,7 @@ def explained(words: Sequence[str]) -> tuple[str, int]:
         raise UserError(unknown(flag, ("--json",), "option"))
     settings, answers = split_answers([word for word in words if not word.startswith("--")])
     verdict = explain(composed(settings, []), answers, " ".join(settings) or "the default settings")
-    return shown(verdict, [*words, "--verbose"]), EXIT_CODES[verdict.outcome]
+    return format_verdict(verdict, [*words, "--verbose"]), EXIT_CODES[verdict.outcome]
 
 
 def split_answers(words: Sequence[str]) -> tuple[list[str], dict[str, str]]:

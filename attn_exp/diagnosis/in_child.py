@@ -52,7 +52,7 @@ def checked(words: Sequence[str]) -> tuple[str, int]:
         UserError: a function or setting does not exist, or a check cannot use a setting.
         FaultError: attn_exp itself raised an error, here or in the child.
     """
-    seconds, words = time_of(words), join_against(["--verbose" if word == "-v" else word for word in words])
+    seconds, words = read_timeout(words), join_against(["--verbose" if word == "-v" else word for word in words])
     rest = [word for word in words if not word.startswith(TIMEOUT_SETTING)]
     if target_of(rest).endswith(".py"):
         return check_file(rest, seconds)
@@ -75,7 +75,7 @@ def target_of(words: Sequence[str]) -> str:
     return next((word for word in split_files(words)[1] if not word.startswith("-")), "")
 
 
-def time_of(words: Sequence[str]) -> float:
+def read_timeout(words: Sequence[str]) -> float:
     """Return the time limit in seconds.
 
     Raises:

@@ -262,11 +262,11 @@ def collect_arrays(returned: Any) -> dict[str, Any]:
     if not isinstance(returned, Mapping) and hasattr(returned, "shape"):
         return {"output": returned}
     if isinstance(returned, tuple | list):
-        return {**dict(leaves(returned, "returned")), **stack_list(returned)}
+        return {**dict(list_arrays(returned, "returned")), **stack_list(returned)}
     fields = returned if isinstance(returned, Mapping) else get_fields(returned)
     output_name = [name for name in OUTPUTS if name in fields][:1]
     names = [*output_name, *(name for name in fields if name not in output_name)]
-    return dict(leaf for name in names for leaf in leaves(fields[name], str(name)))
+    return dict(leaf for name in names for leaf in list_arrays(fields[name], str(name)))
 
 
 def stack_rows(returned: Any) -> Any:
@@ -282,13 +282,13 @@ def stack_rows(returned: Any) -> Any:
     )
 
 
-def leaves(value: Any, name: str, depth: int = 3) -> Iterator[tuple[str, Any]]:
+def list_arrays(value: Any, name: str, depth: int = 3) -> Iterator[tuple[str, Any]]:
     """Yield the arrays inside nested tuples, lists and dicts, with names such as "returned 1, weights"."""
     if hasattr(value, "shape"):
         yield name, value
     elif depth and isinstance(value, tuple | list | Mapping):
         for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
-            yield from leaves(item, f"{name} {key}" if name == "returned" else f"{name}, {key}", depth - 1)
+            yield from list_arrays(item, f"{name} {key}" if name == "returned" else f"{name}, {key}", depth - 1)
 
 
 def stack_list(returned: Any) -> dict[str, Any]:

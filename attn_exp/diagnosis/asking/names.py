@@ -347,10 +347,10 @@ def find_never_read(function: Any, names: Collection[str]) -> set[str]:
     code = getattr(unwrapped, "__code__", None)
     if code is None or "locals" in code.co_names:
         return set()
-    return set(names).intersection(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]) - loaded_names(code)
+    return set(names).intersection(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]) - find_loaded(code)
 
 
-def loaded_names(code: CodeType) -> set[str]:
+def find_loaded(code: CodeType) -> set[str]:
     loaded = set[str]()
     for inner in list_code_objects(code):
         for instruction in dis.get_instructions(inner):

@@ -4,7 +4,7 @@
         return layer, {"x": torch.randn(2, 5, 24)}, {"heads": 4}
 
 `bind_factory` calls the factory, sorts what it returned into inputs, fixed values and masks (`split_inputs`), finds the
-layouts (`axes_of_inputs`), and calls the callable once (`layer_of_factory`). `describe_factory` writes the draft.
+layouts (`find_input_axes`), and calls the callable once (`make_layer`). `describe_factory` writes the draft.
 """
 
 from __future__ import annotations
@@ -109,15 +109,15 @@ def bind_factory(factory: OwnFunction) -> Layer:
     matrices = [name for name, value in fixed.items() if getattr(value, "ndim", 0) == 2 and name not in mask_names]
     lengths = {value.shape[-1] for value in (*fixed.values(), *masks.values())
                if len(getattr(value, "shape", ())) > 1 and value.shape[-1] == value.shape[-2]}  # fmt: skip
-    axes = axes_of_inputs(
+    axes = find_input_axes(
         factory, inputs, options, widths_of_weights(owner), lengths, projects=bool(matrices) or has_parameters(owner)
     )
     try:
-        return layer_of_factory(factory, function, arguments, fixed, inputs, axes, options)
+        return make_layer(factory, function, arguments, fixed, inputs, axes, options)
     except UncalledError:
         if not masks:
             raise
-        return layer_of_factory(factory, function, arguments, fixed | masks, inputs, axes, options)
+        return make_layer(factory, function, arguments, fixed | masks, inputs, axes, options)
 
 
 def parameters_of_callable(function: Any, given: Sequence[Any] | Mapping[str, Any]) -> list[inspect.Parameter]:
@@ -146,7 +146,7 @@ def split_inputs(
     """
     if isinstance(given, Mapping) and set(given) <= set(ARRAYS):
         return given, {}, {}
-    keyword, polarity = mask_option(factory, options.get("mask"))
+    keyword, polarity = read_mask_option(factory, options.get("mask"))
     names = {**arguments.keywords, **arguments.arrays}
     roles = {name: role for role, name in names.items()}
     pairs = given.items() if isinstance(given, Mapping) else zip(arguments.parameters, given, strict=False)
@@ -176,7 +176,7 @@ def make_open_mask(mask: Any, fill: float | bool) -> Any:
     return mask.clip(0, 0) + (0 if "float" in dtype and float(mask.min()) < -100 else float(fill))  # -inf is added
 
 
-def axes_of_inputs(
+def find_input_axes(
     factory: OwnFunction, inputs: Mapping[str, Any], options: Mapping[str, Any], widths: Sequence[int],
     lengths: Collection[int], *, projects: bool,
 ) -> dict[str, str]:  # fmt: skip
@@ -198,7 +198,7 @@ def axes_of_inputs(
     axes = dict[str, str]()
     for role, array in inputs.items():
         written = layout.get(role, "") if isinstance(layout, Mapping) else layout
-        axes[role] = re.sub(r"[^a-z]", "", written) or likeliest_layout(array.shape, usual, widths, lengths)
+        axes[role] = re.sub(r"[^a-z]", "", written) or choose_layout(array.shape, usual, widths, lengths)
         if len(axes[role]) != array.ndim:
             raise UncalledError(f"{factory.name}(): layout {axes[role]!r} does not fit `{role}`, "
                                 f"which has {array.ndim} axes")  # fmt: skip
@@ -219,7 +219,7 @@ def list_usual_layouts(inputs: Mapping[str, Any], heads: int, projects: bool) ->
     return usual | ({4: ("bthd",)} if is_bthd else {})
 
 
-def likeliest_layout(
+def choose_layout(
     shape: Sequence[int], usual: Mapping[int, Sequence[str]], widths: Sequence[int], lengths: Collection[int]
 ) -> str:
     """Return the usual layout in which the token axis or the channel axis has a known length; by default, the first."""
@@ -230,7 +230,7 @@ def likeliest_layout(
     return next(iter(fitting), "bhwc" if "bhwc" in layouts and shape[1] == shape[2] else layouts[0])
 
 
-def layer_of_factory(
+def make_layer(
     factory: OwnFunction, function: Any, arguments: Arguments, fixed: Mapping[str, Any], inputs: Mapping[str, Any],
     axes: dict[str, str], options: Mapping[str, Any],
 ) -> Layer:  # fmt: skip
@@ -245,7 +245,7 @@ def layer_of_factory(
     library_name, dtype = layer_library or library_of(first), str(first.dtype).removeprefix("torch.")
     backend = load_library(library_name)
     passes_names = fixed or all(role in arguments.arrays for role in inputs)
-    keyword, polarity = mask_option(factory, options.get("mask"))
+    keyword, polarity = read_mask_option(factory, options.get("mask"))
     mask_roles = {name: role for role, name in arguments.keywords.items() if role in MASKS and role != "memory_mask"}
     option = {mask_roles.get(keyword, "mask"): keyword} if keyword else {}
     names = {**arguments.keywords, **option, **arguments.arrays}
@@ -323,7 +323,7 @@ def find_weights(fixed: Mapping[str, Any], backend: Library) -> dict[str, Array]
     return {side: np.concatenate(matrices, axis=-1) for side, matrices in heads.items()} if are_matrices else {}
 
 
-def mask_option(factory: OwnFunction, option: Any) -> tuple[str, str]:
+def read_mask_option(factory: OwnFunction, option: Any) -> tuple[str, str]:
     """Return the mask keyword and the mask polarity from the option `mask`.
 
     The option is `"attn_mask"`, `("attn_mask", "hides")`, or `{"keyword": "attn_mask", "true": "hides"}`. The polarity

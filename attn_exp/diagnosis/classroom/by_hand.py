@@ -210,7 +210,7 @@ class Judge:
         without_zeros = replace(box, own_tolerances=find_own_tolerances(box.values))  # as if 0.50 were written 0.5
         for other in (box, without_zeros):
             if 1 <= (decimals := count_decimals([other])) < self.digits:
-                yield coarse_text(decimals, self.digits), with_tolerance(box, decimals)
+                yield describe_rounding(decimals, self.digits), with_tolerance(box, decimals)
         yield CUT_TEXT, undo_truncation(box)
 
     def explain(self, index: int, box: Box, is_wrong: Array) -> tuple[Remark, Box]:
@@ -232,7 +232,7 @@ class Judge:
         elif are_integers:
             kind, says = COARSE, "rounded to whole numbers, which is too coarse to count as right"
         elif not are_many:
-            kind, says = SLIP, slip_text(box, is_wrong, expected)
+            kind, says = SLIP, format_slip(box, is_wrong, expected)
         else:
             return Remark(box.stage, UNKNOWN, f"no known mistake gives the numbers of {box.stage}"), box
         return Remark(box.stage, kind, says), corrected
@@ -525,7 +525,7 @@ def mark_exact(box: Box, exact: Stages) -> Box:
 # Right numbers in other notations
 
 
-def coarse_text(decimals: int, required: int) -> str:
+def describe_rounding(decimals: int, required: int) -> str:
     plural = "decimal" if decimals == 1 else "decimals"
     return f"rounded too coarsely, to {NUMERALS[decimals]} {plural} instead of {NUMERALS[required]}"
 
@@ -586,8 +586,8 @@ def find_coarser(sheet: Sheet, digits: int) -> tuple[str, Sheet] | None:
     if not 1 <= decimals < digits:
         return None
     boxes = tuple(with_tolerance(box, decimals) for box in sheet.boxes)
-    return coarse_text(decimals, digits), replace(sheet, boxes=boxes)
+    return describe_rounding(decimals, digits), replace(sheet, boxes=boxes)
 
 
-def slip_text(box: Box, is_wrong: Array, expected: Array | None) -> str:
+def format_slip(box: Box, is_wrong: Array, expected: Array | None) -> str:
     return f"in {box.stage}, {Slip(box, is_wrong, expected)}"

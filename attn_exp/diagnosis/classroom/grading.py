@@ -28,8 +28,8 @@ from attn_exp.diagnosis.classroom.by_hand import (
     Remark,
     find_coarser,
     find_own_tolerances,
+    format_slip,
     mark_exact,
-    slip_text,
     undo_truncation,
 )
 from attn_exp.diagnosis.classroom.numbers import Numbers, equal_but_for_rounding
@@ -254,7 +254,7 @@ def explain_whole_sheet(paper: Paper, sheet: Sheet) -> tuple[Remark, ...]:
     if found.names:
         remarks = describe_mistakes(paper, sheet, found.names)
         if (slip := found.slip) is not None:
-            remarks.append(Remark(slip.box.stage, SLIP, slip_text(slip.box, slip.cells, slip.expected)))
+            remarks.append(Remark(slip.box.stage, SLIP, format_slip(slip.box, slip.cells, slip.expected)))
         if found.view.sheet is not sheet:
             remarks.append(Remark("", LAYOUT, "tokens in columns"))
         return tuple(remarks)

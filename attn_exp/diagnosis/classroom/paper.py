@@ -143,7 +143,7 @@ def make_paper(config: Config, requested: Sequence[str] = (), digits: int = 2, t
     sheet = Sheet(settled, problem, ())
     exact = run_recipe(sheet, sheet.right)
     if settled.mistakes or settled.refused or exact is None:
-        raise steps_error(settled)
+        raise make_steps_error(settled)
     if no_formula := list_unknown_rules(settled):
         raise UserError(f"variant={settled.name}: a sheet has no formula for {no_formula[0]}")
     given_stages = ["v", "weights"] if problem.weights is not None else ["q", "k", "v"] if problem.x is None else []
@@ -164,7 +164,7 @@ def make_paper(config: Config, requested: Sequence[str] = (), digits: int = 2, t
     blanks = tuple(make_blank(stage, exact[stage], sheet) for stage in box_stages)
     refuse_long_sheet(sum(box.right.size for box in blanks))
     if not follows_steps(settled, problem):
-        raise steps_error(settled)
+        raise make_steps_error(settled)
     return Paper(sheet, blanks, digits, transposed)
 
 
@@ -191,7 +191,7 @@ def refuse_long_sheet(count: int) -> None:
         )
 
 
-def steps_error(settled: Settled) -> UserError:
+def make_steps_error(settled: Settled) -> UserError:
     return UserError(f"variant={settled.name} is not computed in steps that a sheet can show; try variant=[matrix]")
 
 

@@ -252,7 +252,7 @@ def fill_in(step: Step, box: Box) -> Step:
         array = step(setup, side, heads, positions)
         return fill(array) if side == box.stage else array
 
-    def other_stage(setup: Any, *inputs: Any) -> Array:
+    def fill_stage(setup: Any, *inputs: Any) -> Array:
         if not box.given.all():
             return fill(step(setup, *inputs))
         return np.array(np.broadcast_to(box.values, (setup.batch, *box.values.shape[-3:])))
@@ -262,7 +262,7 @@ def fill_in(step: Step, box: Box) -> Step:
             raise ValueError("the box has a different shape")
         return np.where(box.given, box.values, array)
 
-    return fill_side if box.stage in "qkv" else other_stage
+    return fill_side if box.stage in "qkv" else fill_stage
 
 
 def round_steps(recipe: Recipe, digits: int) -> Recipe:
@@ -378,7 +378,7 @@ def other_readings(sheet: Sheet) -> Iterator[Reading]:
     yield from rename_scores(sheet)
     yield from scale_early(sheet)
     yield from shift_logits(sheet)
-    digits = fewest_digits(sheet)
+    digits = find_coarsest_digits(sheet)
     if digits is not None:
         remark = f"every step is rounded to {digits} decimals, and the next step uses the rounded numbers"
         yield Reading(sheet, round_steps(sheet.right, digits), remark)
@@ -463,7 +463,7 @@ def transpose_square(array: Array, size: int) -> Array:
     return transposed
 
 
-def fewest_digits(sheet: Sheet) -> int | None:
+def find_coarsest_digits(sheet: Sheet) -> int | None:
     """Return the number of decimals of the coarsest box, if it has 1 to 4."""
     tolerance = max(float(box.tolerances.max(initial=0.0, where=box.given)) for box in sheet.boxes)
     digits = round(-np.log10(2 * tolerance)) if 0 < tolerance < np.inf else 99
