@@ -165,7 +165,7 @@ def arguments_of_call(runner: Runner, name: str, with_memory: bool) -> Arguments
     keywords, is_cross_attention = arguments.keywords, with_memory or "memory" in arguments.arrays
     if not is_cross_attention or "memory_mask" not in keywords or keywords.get("mask") == "attn_mask":
         return arguments
-    others = {role: name for role, name in keywords.items() if role not in ("mask", "padding")}  # these hide queries
+    others = {role: name for role, name in keywords.items() if role not in ("mask", "padding")}  # masks of the queries
     return replace(arguments, keywords={**others, "mask": keywords["memory_mask"]})
 
 
@@ -178,8 +178,9 @@ def find_sizes(
     """
     found = sizes_of_layer(runner.target, constructor_values(plan))
     widths = widths_of_weights(runner.target)
+    # a PyTorch class may choose its width itself, which its weights then show
     is_as_planned = sizes is not None and (plan.kind != "torch" or not widths or sizes.m in widths)
-    if sizes is None:
+    if sizes is None:  # an object that the user built
         found = {"h": 4, "d": 8, **found} if takes_heads else found
     elif "h" in found or "h" in sizes.fixed or takes_heads:
         found = {"d": sizes.d, "g": sizes.g, **found, "h": sizes.h}

@@ -104,10 +104,14 @@ def value_of_type(annotation: str) -> Any:
 
 
 def fill_required(parameter: inspect.Parameter, owner: Any, sizes: Sizes, siblings: Sequence[str], library: str) -> Any:
-    """Return the value for a required parameter, or `...` if none is known."""
+    """Return the value for a required parameter, or `...` if none is known.
+
+    The first of these that applies decides: the parameter is a height and a width, a configuration, a random key, a
+    size or another known setting, something to guess (see `guess_value`), a flag, or a random generator.
+    """
     name, word, annotation = parameter.name, plain(parameter.name), str(parameter.annotation).lower()
     annotated = find_annotated_class(parameter, owner)
-    if re.search(rf"(?m)\b{name}\[[01]\]|^\s*\w+, \w+ = {name}$", source_of(owner)):  # height and width
+    if re.search(rf"(?m)\b{name}\[[01]\]|^\s*\w+, \w+ = {name}$", source_of(owner)):  # the code takes it as a pair
         return 2, 3
     if CONFIG.match(word) or CONFIG.match(plain(getattr(annotated, "__name__", ""))) or is_dataclass(annotated):
         return build_configuration(annotated, name, owner, sizes)

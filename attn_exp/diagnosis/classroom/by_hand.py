@@ -28,6 +28,7 @@ from attn_exp.diagnosis.classroom.boxes import TURNED, Box
 from attn_exp.diagnosis.classroom.numbers import Prediction, case_of, count_bits
 from attn_exp.diagnosis.classroom.worksheet import (
     FEW,
+    MOST_DRIFT,
     Sheet,
     Slip,
     compute_stage,
@@ -341,7 +342,7 @@ class Judge:
             return None
         predicted = computed[0].reshape(box.values.shape)
         with np.errstate(invalid="ignore"):
-            if box.misses(predicted, 40 * box.tolerances).all():  # far off: no need to propagate rounding
+            if box.misses(predicted, MOST_DRIFT * box.tolerances).all():  # rounding cannot explain any cell
                 return None
         return (
             find_unfollowed(replace(self.sheet, boxes=(*earlier, box)), mistake.recipe, len(earlier))

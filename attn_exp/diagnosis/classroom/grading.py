@@ -284,10 +284,14 @@ def summarize(remarks: Sequence[Remark]) -> str:
 
 
 def describe_slips(slip_texts: Sequence[str], has_mistake: bool) -> str:
-    """Return a phrase, or a sentence if it follows a mistake; one text may list several cells, separated by "; "."""
+    """Return a phrase, or a sentence if a mistake is described before it.
+
+    One text may list several cells, separated by "; ". If there is a mistake, the numbers that the texts call expected
+    are those of the mistake.
+    """
     text = "; ".join(slip_texts)
     noun = "slips" if "; " in text else "a slip"
-    return f"With this mistake kept, also {noun}: {text}." if has_mistake else f"{noun}: {text}"
+    return f"Given this mistake, also {noun}: {text}." if has_mistake else f"{noun}: {text}"
 
 
 def describe_notations(remarks: Sequence[Remark]) -> list[str]:

@@ -34,7 +34,7 @@ LAST_STEPS = {**STEPS, "q": "share", "k": "share", "v": "share"}
 MOST_CELLS = 400
 """With more numbers than this, rounding is not propagated cell by cell."""
 MOST_DRIFT = 40
-"""How far rounding in stages without a box may move a number, in units of the number's tolerance."""
+"""How far rounding in earlier stages may move a number, in units of the number's tolerance."""
 
 SHOWN = 4
 """Maximum number of wrong cells that are listed."""
