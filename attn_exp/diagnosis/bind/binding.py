@@ -244,6 +244,7 @@ def layouts_of(runner: Runner, plan: BuildPlan, arguments: Arguments) -> list[st
     likely = [layout for layout in matches if layout]
     if runner.bare and "q" in arguments.arrays:
         return list(dict.fromkeys([*(layout for layout in likely if "d" in layout), "bhtd", "btd", "bthd", "td"]))
+    # a layer with parameters takes tokens; shapes of heads in its code are those of later arrays
     likely = [layout for layout in likely if "d" not in layout or runner.bare]
     if getattr(runner.target, "batch_first", True) is False:
         likely = ["tbm", *likely]
@@ -316,7 +317,7 @@ def lengths_of(inputs: Mapping[str, Any], axes: Mapping[str, str]) -> dict[str, 
     for role, array in inputs.items():
         found = dict(zip(axes.get(role, ""), map(int, array.shape), strict=False))
         found |= {"t": found["h"] * found["w"]} if "w" in found else {}
-        found |= {"s": found.pop("t")} if "t" in found and role not in "qx" else {}
+        found |= {"s": found.pop("t")} if "t" in found and role not in "qx" else {}  # tokens of keys
         lengths |= {letter: size for letter, size in found.items() if letter in ("bhtsw" if "w" in found else "bts")}
     return {"t": 1, "s": lengths.get("t", 1), **lengths}
 

@@ -78,6 +78,7 @@ def constructor_arguments(owner: Any, sizes: Sizes, library: str, *, of_config: 
     """
     parameters = [one for one in every_parameter(owner, owner.__name__) if not is_starred(one)]
     siblings = [one.name for one in parameters]
+    # parameters with the default None that the code does not accept
     asserted = re.findall(r"\bassert (\w+) is not None", source_of(owner)) if sizes.guesses else []
     chosen: dict[str, Any] = {}
     for one in parameters:

@@ -105,6 +105,7 @@ def bind_factory(factory: OwnFunction) -> Layer:
     owner = owner_in(function)
     if kind_of(owner) == "torch":
         leave_out_norms(owner)
+    # a fixed value with two axes is a weight matrix, unless it is a mask; square values tell the number of tokens
     mask_names = {arguments.keywords.get(role) for role in MASKS}
     matrices = [name for name, value in fixed.items() if getattr(value, "ndim", 0) == 2 and name not in mask_names]
     lengths = {value.shape[-1] for value in (*fixed.values(), *masks.values())

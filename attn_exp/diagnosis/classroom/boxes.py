@@ -286,6 +286,7 @@ def find_half_units(words: Sequence[str], *, shared: bool) -> Array:
     """
     digits = {word: count_digits(word) for word in words if NUMBER.fullmatch(word)}
     longest = most_decimals([*digits.values()])
+    # 1.5e-3 has 1 - (-3) decimals; only numbers without a power of ten may lack trailing zeros
     last_decimals = {
         word: decimals - power if power is not None else longest if shared else decimals
         for word, (decimals, power) in digits.items()
@@ -333,6 +334,7 @@ def read_table(text: str, key: str) -> Cells:
         raise UserError(f"{key}: the file is empty")
     header = rows[0] if has_column_names(rows[0], rows[1:], key, is_number) else None
     body = rows[1:] if header else rows
+    # above the row names, the header has an empty cell or no cell
     has_corner = header is not None and (not header[0].strip() or len(header) == len(body[0]) - 1)
     has_names = has_corner or all(not is_number(row[0]) and len(row) > 1 for row in body)
     numbers = parse_cells([list(row[has_names:]) for row in body], key)

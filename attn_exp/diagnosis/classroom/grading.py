@@ -286,8 +286,8 @@ def summarize(remarks: Sequence[Remark]) -> str:
 def describe_slips(slip_texts: Sequence[str], has_mistake: bool) -> str:
     """Return a phrase, or a sentence if a mistake is described before it.
 
-    One text may list several cells, separated by "; ". If there is a mistake, the numbers that the texts call expected
-    are those of the mistake.
+    One text may list several cells, separated by "; ". If there is a mistake, the expected numbers in the texts follow
+    from it.
     """
     text = "; ".join(slip_texts)
     noun = "slips" if "; " in text else "a slip"
