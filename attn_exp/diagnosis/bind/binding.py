@@ -84,7 +84,7 @@ def bind_layer(target: OwnFunction, request: Request, *, with_memory: bool = Fal
     """
     if is_factory(target.function):
         return bind_factory(target)
-    owner, method = owner_and_method(target.function)
+    owner, method = find_owner(target.function)
     errors = list[UncalledError]()
     for sizes in sizes_to_try(owner, request, drops) if inspect.isclass(owner) else [None]:
         try:
@@ -96,7 +96,7 @@ def bind_layer(target: OwnFunction, request: Request, *, with_memory: bool = Fal
     raise errors[0]
 
 
-def owner_and_method(function: Any) -> tuple[Any, str]:
+def find_owner(function: Any) -> tuple[Any, str]:
     """Return the object or class to which a method belongs, and its name; for anything else, itself and ""."""
     if inspect.ismethod(function):
         return function.__self__, function.__name__
@@ -135,7 +135,7 @@ def bind_with(
         UncalledError: no attempt succeeded, or the meaning of a required argument is not known.
     """
     runner = make_runner(plan)
-    arguments = arguments_of_call(runner, target.name, with_memory)
+    arguments = read_call_arguments(runner, target.name, with_memory)
     takes_heads = runner.bare and "x" not in arguments.arrays  # packed in x, they show no heads
     layer_sizes = find_sizes(runner, plan, sizes, request, takes_heads=takes_heads)
     first_error = ""
@@ -151,7 +151,7 @@ def bind_with(
     raise UncalledError(f"{target.name} could not be called: {first_error}")
 
 
-def arguments_of_call(runner: Runner, name: str, with_memory: bool) -> Arguments:
+def read_call_arguments(runner: Runner, name: str, with_memory: bool) -> Arguments:
     """Return the arguments of a layer's call by role.
 
     Raises:
@@ -176,7 +176,7 @@ def find_sizes(
 
     Heads are left out if neither its constructor nor its attributes mention them.
     """
-    found = sizes_of_layer(runner.target, constructor_values(plan))
+    found = sizes_of_layer(runner.target, fill_arguments(plan))
     widths = widths_of_weights(runner.target)
     # a PyTorch class may choose its width itself, which its weights then show
     is_as_planned = sizes is not None and (plan.kind != "torch" or not widths or sizes.m in widths)
@@ -192,7 +192,7 @@ def find_sizes(
     return {letter: found[letter] for letter in ("mhgdr" if "h" in found else "mdr") if letter in found}
 
 
-def constructor_values(plan: BuildPlan) -> dict[str, Any]:
+def fill_arguments(plan: BuildPlan) -> dict[str, Any]:
     """Return the constructor's defaults together with the planned arguments; for an object, an empty dict."""
     parameters = every_parameter(plan.owner, "") if plan.is_class else []
     return {**{one.name: one.default for one in parameters}, **plan.arguments}
@@ -211,9 +211,9 @@ def list_attempts(runner: Runner, plan: BuildPlan, arguments: Arguments) -> list
     keywords, required = arguments.keywords, arguments.required
     levels = list(range(8)) if {*MASKS} & {*required} or {*ROTARY} & {*keywords} else [0]
     squares = [False, True] if len(arguments.arrays) > 1 else [True]
-    layouts = layouts_of(runner, plan, arguments)
+    layouts = list_layouts(runner, plan, arguments)
     usual = [Attempt(*choice) for choice in product(layouts, squares, levels)]
-    optional = [("memory", level) for level in levels if memory_roles(arguments)]
+    optional = [("memory", level) for level in levels if find_memory_roles(arguments)]
     optional += [(role, level) for role in ("mask", "added") if role in keywords for level in (1, 2, 3)]
     with_more = [Attempt(layout, role != "memory", level, more=(role,))
                  for layout, (role, level) in product(layouts, optional) if role not in required]  # fmt: skip
@@ -221,7 +221,7 @@ def list_attempts(runner: Runner, plan: BuildPlan, arguments: Arguments) -> list
     return [*usual[: MOST_CALLS - len(narrow)], *with_more, *narrow, Attempt(layouts[0], True, 0, tokens=2**6)]
 
 
-def memory_roles(arguments: Arguments) -> list[str]:
+def find_memory_roles(arguments: Arguments) -> list[str]:
     """Return the roles of the optional arguments that take a cross-attention memory next to x."""
     if "x" not in arguments.arrays:
         return []
@@ -235,7 +235,7 @@ TOKENS_FIRST = re.compile(
 """Matches a comment or docstring with the layout [seq_len, batch, ...] or T x B x C."""
 
 
-def layouts_of(runner: Runner, plan: BuildPlan, arguments: Arguments) -> list[str]:
+def list_layouts(runner: Runner, plan: BuildPlan, arguments: Arguments) -> list[str]:
     """Return the layouts to try: first those that the code or the library suggests, then the usual ones."""
     source = source_inside(runner)
     unpacked = UNPACKED.findall(re.sub(r"\s*#.*", "", source))
@@ -268,7 +268,7 @@ def try_call(
     """
     runner, backend = make_runner(plan, wide=attempt.wide), load_library(plan.library)
     if "memory" in attempt.more:
-        roles = {role: arguments.keywords[role] for role in memory_roles(arguments)}
+        roles = {role: arguments.keywords[role] for role in find_memory_roles(arguments)}
         arguments = replace(arguments, arrays={**arguments.arrays, **roles})
     axes = {role: attempt.layout if role in "qx" or attempt.square else attempt.layout.replace("t", "s")
             for role in arguments.arrays}  # fmt: skip
@@ -292,7 +292,7 @@ def try_call(
         keep_layout(call, output, attempt.layout, next(iter(example.values())).shape), convert,
         dict(arguments.keywords), arguments.defaults, call.describe_extras(example), unknown=arguments.unknown,
         constructor_call=call_text(plan.owner.__name__, plan.arguments) if plan.is_class else "",
-        lengths=lengths_of(example, axes), settings=settings_of(constructor_values(plan) or fields_of(runner.target)),
+        lengths=find_lengths(example, axes), settings=settings_of(fill_arguments(plan) or fields_of(runner.target)),
     )  # fmt: skip
 
 
@@ -311,7 +311,7 @@ def shape_of(letters: str, sizes: Mapping[str, int], role: str) -> Shape:
     return tuple(by_letter[letter] for letter in letters)
 
 
-def lengths_of(inputs: Mapping[str, Any], axes: Mapping[str, str]) -> dict[str, int]:
+def find_lengths(inputs: Mapping[str, Any], axes: Mapping[str, str]) -> dict[str, int]:
     """Return the batch size and the numbers of queries and keys; for images, also the numbers of rows and columns."""
     lengths = {"b": 1}
     for role, array in inputs.items():
@@ -352,7 +352,7 @@ class Call:
         Raises:
             UncalledError: an argument has no neutral value.
         """
-        lengths, source, level = lengths_of(inputs, self.axes), source_inside(self.runner), self.attempt.level
+        lengths, source, level = find_lengths(inputs, self.axes), source_inside(self.runner), self.attempt.level
         neutral = Neutral(lengths, self.sizes, source, self.request, level)
         rotary = ROTARY if level or self.request.positions else ()
         roles = {*self.arguments.required, *self.attempt.more, *rotary, *self.switches()}

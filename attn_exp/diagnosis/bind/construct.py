@@ -88,7 +88,7 @@ def constructor_arguments(owner: Any, sizes: Sizes, library: str, *, of_config: 
         else:
             chosen[one.name] = replace_default(one, sizes, siblings)
         if of_config and is_required(one) and chosen[one.name] is ...:
-            chosen[one.name] = value_of_type(str(one.annotation))
+            chosen[one.name] = make_placeholder(str(one.annotation))
     missing = [f"`{one.name}`" for one in parameters if is_required(one) and chosen[one.name] is ...]
     if missing:
         raise UncalledError(f"{owner.__name__} could not be built: needs {', '.join(missing)}, {UNKNOWN}")
@@ -97,7 +97,7 @@ def constructor_arguments(owner: Any, sizes: Sizes, library: str, *, of_config: 
     return {name: value for name, value in chosen.items() if value is not ...}
 
 
-def value_of_type(annotation: str) -> Any:
+def make_placeholder(annotation: str) -> Any:
     """Return the first option of a `Literal`, or an empty value of the annotated type."""
     values = {"bool": False, "int": ROOM, "float": 0.0, "str": "", "list": [], "tuple": (), "dict": {}}
     literal = re.search(r"Literal\[\s*(['\"]?)(\w+)\1", annotation)
@@ -141,7 +141,7 @@ def guess_value(parameter: inspect.Parameter, owner: Any, sizes: Sizes, library_
         weights = np.random.default_rng([*parameter.name.encode()]).standard_normal(shape) * sizes.m**-0.5
         library = library_by_name(library_name)
         return library.into(weights, library.widest)
-    for attention in attentions_of_file(owner) if "att" in plain(parameter.name) else ():
+    for attention in list_attentions(owner) if "att" in plain(parameter.name) else ():
         with suppress(UncalledError):
             return build(attention, constructor_arguments(attention, sizes, library_name), 0)
     return None if re.search("None|Optional", str(parameter.annotation)) else ...
@@ -157,23 +157,23 @@ def guess_option(parameter: inspect.Parameter, owner: Any, sizes: Sizes) -> Any:
     return option[2] if option else sizes.m if may_be_size else ...
 
 
-def attentions_of_file(owner: Any) -> list[Any]:
+def list_attentions(owner: Any) -> list[Any]:
     """Return the attention classes in a class's file whose instances it may take as an argument, likeliest first."""
-    classes = [one for name, one in module_namespace(owner).items() if "att" in plain(name) and inspect.isclass(one)
+    classes = [one for name, one in get_namespace(owner).items() if "att" in plain(name) and inspect.isclass(one)
                and one.__module__ == owner.__module__]  # fmt: skip
     complete = [one for one in classes if not any("att" in plain(each.name) for each in
                 every_parameter(one, one.__name__) if is_required(each))]  # fmt: skip
     return sorted(complete, key=lambda one: not re.search("Full|Dot|Scaled", one.__name__))
 
 
-def module_namespace(owner: Any) -> dict[str, Any]:
+def get_namespace(owner: Any) -> dict[str, Any]:
     return vars(sys.modules.get(owner.__module__, typing))  # without a module, annotations may still name types
 
 
 def find_annotated_class(parameter: inspect.Parameter, owner: Any) -> Any:
     """Return the class in a parameter's annotation, which may be a string; None if the annotation is not a class."""
     written = parameter.annotation
-    annotation = module_namespace(owner).get(written.strip("'\" ")) if isinstance(written, str) else written
+    annotation = get_namespace(owner).get(written.strip("'\" ")) if isinstance(written, str) else written
     return annotation if inspect.isclass(annotation) and annotation not in (parameter.empty, Any) else None
 
 
@@ -194,7 +194,7 @@ def build_configuration(annotated: Any, name: str, owner: Any, sizes: Sizes) -> 
 
 def find_configuration_class(owner: Any) -> Any:
     """Return `BertConfig` for `BertSelfAttention`, or else the first configuration class defined in the same module."""
-    classes = [one for name, one in module_namespace(owner).items() if inspect.isclass(one)
+    classes = [one for name, one in get_namespace(owner).items() if inspect.isclass(one)
                and CONFIG.match(plain(name)) and name != owner.__name__]  # fmt: skip
     namesakes = [one for one in classes if owner.__name__.startswith(re.split("Config|Args", one.__name__)[0])]
     in_module = (one for one in classes if one.__module__ == owner.__module__)

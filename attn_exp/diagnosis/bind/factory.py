@@ -94,7 +94,7 @@ def bind_factory(factory: OwnFunction) -> Layer:
         raise UncalledError(f"{factory.name}() must return (callable, inputs) or (callable, inputs, options)")
     function, given, options = (*returned, {})[:3]
     arguments = find_memory(
-        read_arguments(parameters_of_callable(function, given)), source_of(getattr(function, "forward", function))
+        read_arguments(list_parameters(function, given)), source_of(getattr(function, "forward", function))
     )
     inputs, fixed, masks = split_inputs(factory, function, arguments, given, options)
     wrong = [*(f"input `{role}`" for role in set(inputs) - set(ARRAYS)),
@@ -121,7 +121,7 @@ def bind_factory(factory: OwnFunction) -> Layer:
         return make_layer(factory, function, arguments, fixed | masks, inputs, axes, options)
 
 
-def parameters_of_callable(function: Any, given: Sequence[Any] | Mapping[str, Any]) -> list[inspect.Parameter]:
+def list_parameters(function: Any, given: Sequence[Any] | Mapping[str, Any]) -> list[inspect.Parameter]:
     """Return the parameters of a callable, none if they are unknown; for `**kwargs`, one for each name in `given`."""
     inner = getattr(function, "call" if kind_of(function) == "keras" else "forward", function)
     try:

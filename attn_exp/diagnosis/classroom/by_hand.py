@@ -457,8 +457,8 @@ def list_lost_signs(sheet: Sheet) -> Iterator[PaperMistake]:
     steps = {"scores": "score", "logits": "scaled", "context": "mix", "output": "mix"} | dict.fromkeys("qkv", "place")
     for stage, array in (run_recipe(sheet, sheet.right) or {}).items():
         if stage in steps and (array < 0).any():
-            says = f"All minus signs of {stage} are lost.", f"{stage} keeps its signs"
-            yield "signs_lost", *says, around(steps[stage], partial(drop_signs, stage))
+            change = around(steps[stage], partial(drop_signs, stage))
+            yield "signs_lost", f"All minus signs of {stage} are lost.", f"{stage} keeps its signs", change
 
 
 def drop_signs(stage: str, step: Step, *inputs: Any) -> Array:
