@@ -306,7 +306,7 @@ def shape_of(letters: str, sizes: Mapping[str, int], role: str) -> Shape:
     The letter `c` is the width. `h` is the number of heads, or of key/value heads if the role is k or v.
     """
     lengths = Sizes(sizes.get("h", 1), sizes.get("d", 1), sizes["m"], sizes.get("g", 1)).lengths()
-    heads = lengths["y"] if "w" in letters else sizes.get("g" if role in ("k", "v") else "h", 1)  # h of [b h w c]
+    heads = lengths["y"] if "w" in letters else sizes.get("g" if role in ("k", "v") else "h", 1)  # [b h w c]: rows
     by_letter = {**lengths, **sizes, "h": heads, "c": sizes["m"], "w": lengths["x"]}
     return tuple(by_letter[letter] for letter in letters)
 
