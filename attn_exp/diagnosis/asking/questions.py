@@ -136,7 +136,7 @@ def layer_cases(request: Request, offer: Offer, quick: bool, inside: Inside | No
 
 
 def zero_one_token(case: Case) -> Case:
-    """Return the case with a token of zeros, whose scores are 0 in a layer without biases."""
+    """Return the case with one token of zeros; without biases, all scores of this token are 0."""
     assert case.given.x is not None
     x = case.given.x.copy()
     x[:, 4] = 0.0

@@ -158,7 +158,10 @@ def guess_option(parameter: inspect.Parameter, owner: Any, sizes: Sizes) -> Any:
 
 
 def list_attentions(owner: Any) -> list[Any]:
-    """Return the attention classes in a class's file whose instances it may take as an argument, likeliest first."""
+    """Return the attention classes in the owner's file that it may take as an argument, likeliest first.
+
+    Classes that need another attention class as an argument are left out.
+    """
     classes = [one for name, one in get_namespace(owner).items() if "att" in plain(name) and inspect.isclass(one)
                and one.__module__ == owner.__module__]  # fmt: skip
     complete = [one for one in classes if not any("att" in plain(each.name) for each in

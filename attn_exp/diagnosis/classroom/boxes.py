@@ -161,7 +161,7 @@ def place_cells(
 ) -> Array:
     """Write numbers into an array of NaN: numbers of all heads, all heads stacked, or only the first head.
 
-    `numbers` are the values or the tolerances of `cells`, whose row and column names may say where they belong.
+    `numbers` are the values or the tolerances of `cells`. Row and column names of `cells` may say where they belong.
     """
     full = np.full(shape, np.nan)
     if numbers.ndim == 3:

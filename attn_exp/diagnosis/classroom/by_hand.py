@@ -270,7 +270,7 @@ class Judge:
         return None if computed is None else computed[0].reshape(exact.shape)
 
     def find_mistake(self, index: int, box: Box, is_wrong: Array) -> Remark | None:
-        """Return the mistake in this box that explains its wrong numbers: all, or those of some heads or rows."""
+        """Return the mistake in this box that explains its wrong numbers, at least those of some heads or rows."""
         if np.ptp(box.values[is_wrong]) == 0 or self.measure_information(box, is_wrong) < SPARE_BITS:
             return None
         for cells, where in split_by_heads_and_rows(box, is_wrong):  # an empty `where` stands for the whole box
@@ -315,7 +315,7 @@ class Judge:
         )
 
     def count_missed_sides(self, mistake: PossibleMistake) -> int:
-        """Count the numbers of q, k and v that a mistake does not reproduce; the likeliest one misses the fewest."""
+        """Count the numbers of q, k and v that a mistake does not reproduce; the likeliest mistake has the fewest."""
         computed = run_recipe(self.sheet, mistake.recipe)
         return sum(int(box.misses(get_stage(computed, box)).sum()) for box in self.sheet.boxes if box.stage in "qkv")
 

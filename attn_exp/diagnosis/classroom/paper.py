@@ -196,7 +196,7 @@ def make_steps_error(settled: Settled) -> UserError:
 
 
 def find_informative_stages(exact: dict[str, Array], stages: Sequence[str], x: Array | None) -> list[str]:
-    """Return the stages whose numbers are not simply those of x or of an earlier stage."""
+    """Return the stages with new numbers, which repeat neither x nor an earlier stage."""
     chosen: list[str] = []
     for stage in stages:
         known = ([] if x is None else [x]) if stage in "qkv" else [exact[other] for other in chosen]

@@ -125,8 +125,8 @@ def find_unfollowed(sheet: Sheet, recipe: Recipe, index: int) -> Array:
 
 
 def compute_unfollowed(sheet: Sheet, recipe: Recipe, index: int) -> Array:
-    # A cell is checked against what the earlier boxes give as written; then with leeway for the rounding in these
-    # boxes; then, if the rest is near enough, with leeway for numbers written elsewhere as well.
+    # A cell is first checked against what the earlier boxes give as written, then with leeway for the rounding in these
+    # boxes. If all cells are near enough, there is also leeway for the rounding in numbers written elsewhere.
     box, earlier = sheet.boxes[index], sheet.boxes[:index]
     computed = compute_stage(sheet, continue_from(recipe, earlier), box.stage, 1)
     predicted = None if computed is None else computed[0]
@@ -163,8 +163,8 @@ def find_scratch_leeway(sheet: Sheet, recipe: Recipe, box: Box, predicted: Array
 def find_leeway(sheet: Sheet, recipe: Recipe, nudged: Sequence[Box], stage: str, predicted: Array) -> Array:
     """Return how far a stage can change, to first order, if the numbers before it vary within their rounding.
 
-    That is the sum, over all cells, of the change when one cell is shifted. `nudged` are the boxes from `stack_nudged`,
-    whose last copy is unchanged.
+    This is the sum, over all cells, of the change when one cell is shifted. `nudged` are the boxes from `stack_nudged`;
+    the last copy in each is unchanged.
     """
     no_leeway = np.zeros_like(predicted)
     if not nudged or len(nudged[0].values) < 2:

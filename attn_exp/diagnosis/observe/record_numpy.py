@@ -130,7 +130,7 @@ def perform(
     if targets and not is_writer and "where" not in kwargs:  # the result does not depend on what `out` contains
         run, read_kwargs = partial(run, out=out), {key: value for key, value in kwargs.items() if key != "out"}
     token = active_recorder.set(None)
-    try:  # `zeros_like` and the like read only the shape of their argument
+    try:  # `zeros_like` and similar functions read only the shape of their argument
         returned = recorder.run(
             name, run, (args, read_kwargs), writes=targets, rerun=rerun, reads=not name.endswith("_like"),
             product=find_product(name, args, kwargs),

@@ -271,7 +271,7 @@ def compose_changes(first: Candidate, second: Candidate) -> Change:
 
 
 def choose_sample(seen: Seen) -> list[Case]:
-    """Return the first few cases, and one of the rest for each combination of mask types and score types.
+    """Return the first few cases, and one further case for each combination of mask types and score types.
 
     Without the additional cases, mistakes in masks would not show. Cases of equal inputs have a combination of their
     own.
