@@ -88,7 +88,7 @@ def reply_with_names(file: str, request: Request, tell: Callable[[Any], None]) -
     tell({"asked": request.words, "doing": f"while {file} was imported"})
     module = FILES[file] = module_of_functions(file)
     with unreadable(file):
-        names = {name: may_be_attention(value, module) for name, value in values_in_file(module)}
+        names = {name: may_be_attention(value, module) for name, value in list_callables(module)}
     return {"names": names, "asked": request.words, "uncalled": ""}
 
 
@@ -114,7 +114,7 @@ def reply_to(
     why = f"{verdict.name} could not be called {verdict.uncalled}" if verdict.uncalled else ""
     if why and "--json" not in words and len(functions) == 1:
         return reply_uncalled(functions[0], why, words)
-    text = "" if why and "--json" not in words else shown(verdict, words, target)
+    text = "" if why and "--json" not in words else format_verdict(verdict, words, target)
     return {"text": text, "code": EXIT_CODES[verdict.outcome], "uncalled": why, "verdict": verdict.plain()}
 
 
@@ -159,7 +159,7 @@ def check_or_compare(functions: Sequence[OwnFunction], request: Request, quick: 
     return against(functions[0], functions[1], request, quick)
 
 
-def shown(verdict: Verdict, words: Sequence[str], name: str = "") -> str:
+def format_verdict(verdict: Verdict, words: Sequence[str], name: str = "") -> str:
     if "--json" not in words:
         return (format_details if "--verbose" in words else format_summary)(verdict, name)
     text = json.dumps(verdict.plain(), ensure_ascii=False, indent=1)
@@ -176,7 +176,7 @@ def explained(words: Sequence[str]) -> tuple[str, int]:
         raise UserError(unknown(flag, ("--json",), "option"))
     settings, answers = split_answers([word for word in words if not word.startswith("--")])
     verdict = explain(composed(settings, []), answers, " ".join(settings) or "the default settings")
-    return shown(verdict, [*words, "--verbose"]), EXIT_CODES[verdict.outcome]
+    return format_verdict(verdict, [*words, "--verbose"]), EXIT_CODES[verdict.outcome]
 
 
 def split_answers(words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
@@ -196,11 +196,11 @@ def split_answers(words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
 # A whole file
 
 
-def values_in_file(module: ModuleType) -> Iterator[tuple[str, Any]]:
+def list_callables(module: ModuleType) -> Iterator[tuple[str, Any]]:
     """Yield the callables defined in a file, in file order, and the static methods of its classes."""
     yielded = list[Any]()  # a list, because user objects may have no hash
     for name, value in list(vars(module).items()):
-        if name.startswith("__") or any(value is other for other in yielded) or origin_of(value, module) is None:
+        if name.startswith("__") or any(value is other for other in yielded) or find_origin(value, module) is None:
             continue
         yielded.append(value)
         yield name, value
@@ -209,8 +209,11 @@ def values_in_file(module: ModuleType) -> Iterator[tuple[str, Any]]:
                 yield f"{name}.{method_name}", method.__func__
 
 
-def origin_of(value: Any, module: ModuleType) -> Any:
-    """Unwrap a callable until it is a function or class of the file; return None if it never is."""
+def find_origin(value: Any, module: ModuleType) -> Any:
+    """Return the function or class of the file that a callable wraps; None if there is none.
+
+    An object stands for its class. A class without `__call__` gives None, because it computes nothing by itself.
+    """
     home = module.__name__
     for _ in range(MOST_WRAPPERS if callable(value) else 0):
         if inspect.isclass(value) and not any("__call__" in vars(base) for base in value.__mro__[:-1]):
@@ -226,6 +229,6 @@ def may_be_attention(value: Any, module: ModuleType) -> bool:
 
     Functions and base classes that it uses from the same file count too.
     """
-    code = source_with_helpers(origin_of(value, module))
+    code = source_with_helpers(find_origin(value, module))
     is_fused = any(name not in vars(module) and f"def {name}(" not in code for name in FUSED_CALL.findall(code))
     return bool(SOFTMAX.search(code) and PRODUCT.search(code)) or is_fused

@@ -52,9 +52,9 @@ def checked(words: Sequence[str]) -> tuple[str, int]:
         UserError: a function or setting does not exist, or a check cannot use a setting.
         FaultError: attn_exp itself raised an error, here or in the child.
     """
-    seconds, words = time_of(words), join_against(["--verbose" if word == "-v" else word for word in words])
+    seconds, words = read_timeout(words), join_against(["--verbose" if word == "-v" else word for word in words])
     rest = [word for word in words if not word.startswith(TIMEOUT_SETTING)]
-    if target_of(rest).endswith(".py"):
+    if find_target(rest).endswith(".py"):
         return check_file(rest, seconds)
     with start_child() as child:
         reply = ask(child, rest, seconds)
@@ -70,12 +70,12 @@ def start_child() -> Child:
     return Child("attn_exp.cli:check_in_child", variables=SINGLE_THREADED)
 
 
-def target_of(words: Sequence[str]) -> str:
+def find_target(words: Sequence[str]) -> str:
     """Return the first argument that is neither an option nor the file that an option takes."""
     return next((word for word in split_files(words)[1] if not word.startswith("-")), "")
 
 
-def time_of(words: Sequence[str]) -> float:
+def read_timeout(words: Sequence[str]) -> float:
     """Return the time limit in seconds.
 
     Raises:
@@ -99,13 +99,14 @@ def ask(child: Child, words: Sequence[str], seconds: float) -> Reply:
         FaultError: the child ended before it imported any user code.
         UserError: the child ended or timed out while it listed the names in a file.
     """
+    # `doing`: the current step; `asked`: the settings; `asking`: one of the first calls begins, restart the timeout
     progress: dict[str, Any] = {}
 
     def hear(message: dict[str, Any]) -> bool:
         progress.update(message)
         return bool(message.get("asking"))
 
-    text = f"attn_exp: still checking {target_of(words)}; the limit is {seconds:g} s ({TIMEOUT_SETTING}{seconds:g})"
+    text = f"attn_exp: still checking {find_target(words)}; the limit is {seconds:g} s ({TIMEOUT_SETTING}{seconds:g})"
     notice = threading.Timer(QUIET_SECONDS, print, (text,), {"file": sys.stderr, "flush": True})
     notice.start()
     try:
@@ -114,7 +115,7 @@ def ask(child: Child, words: Sequence[str], seconds: float) -> Reply:
         if "doing" not in progress and not ended.late:
             raise FaultError(f"the process that runs the check ended before it imported anything ({ended})") from ended
         child.kill()
-        how, target = describe_end(ended, seconds, "asking" in progress), target_of(words)
+        how, target = describe_end(ended, seconds, "asking" in progress), find_target(words)
         reason = f"{how} {progress.get('doing', 'before it was imported')}"
         if target.endswith(".py"):
             raise UserError(f"{target}: {reason}") from ended
@@ -125,7 +126,10 @@ def ask(child: Child, words: Sequence[str], seconds: float) -> Reply:
 
 
 def describe_end(ended: NoAnswerError, seconds: float, was_called: bool) -> str:
-    """Say how a child process ended; before the first call, the limit is `PREPARING` or the user's, if longer."""
+    """Say how a child process ended.
+
+    The limit is the user's timeout; before the first call of the function, it is at least `PREPARING`.
+    """
     limit = f"{seconds:g} s ({TIMEOUT_SETTING}{seconds:g})" if was_called else f"{max(seconds, PREPARING):g} s"
     return f"no answer within {limit}" if ended.late else f"it ended without an answer ({ended})"
 
@@ -133,7 +137,7 @@ def describe_end(ended: NoAnswerError, seconds: float, was_called: bool) -> str:
 def reply_without_answer(words: Sequence[str], reason: str, progress: Mapping[str, Any]) -> Reply:
     from attn_exp.diagnosis.command import reply_without_verdict  # noqa: PLC0415 - few checks end so
 
-    target = target_of(words)
+    target = find_target(words)
     settings = [word for word in words if word != target and not word.startswith("-")]
     asked = progress.get("asked", " ".join(settings))
     return {**reply_without_verdict(words, target, reason, asked), "is_over": True}
@@ -155,7 +159,7 @@ def check_file(words: Sequence[str], seconds: float) -> tuple[str, int]:
     Raises:
         UserError: the file does not exist, cannot be imported, or contains no attention.
     """
-    file, child = target_of(words), start_child()
+    file, child = find_target(words), start_child()
     rows, others, verdicts = list[Row](), list[str](), list[Any]()
     try:
         listed = ask(child, words, seconds)

@@ -1,7 +1,7 @@
 """Test cases: their inputs, the expected results, and the comparison of answers with expected results.
 
-A `Case` is what a function is called with, an `Answer` what it returned. `differs` decides whether an answer is wrong:
-it is if it differs from the exact stages by more than `tolerance`. A query that sees no key is called *blind* here.
+A `Case` is what a function is called with, an `Answer` what it returned. `differs` returns whether an answer is wrong:
+whether it is further from the exact stages than rounding can explain. A query that sees no key is called *blind* here.
 """
 
 from __future__ import annotations
@@ -24,10 +24,14 @@ HUGE = 1e290
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A test case: `question` is its row in the report, `recipe` the reference computation, `given` the inputs.
+    """A test case.
 
-    `explicit_scale`: pass the scale instead of relying on the function's default. `optional`: the function may refuse
-    the case. `unpromised`: no keyword announces the feature, so an error or a wrong shape means that it is missing.
+    - `question`: its row in the report.
+    - `recipe`: the reference computation.
+    - `given`: the inputs.
+    - `explicit_scale`: pass the scale instead of relying on the function's default.
+    - `optional`: the function may refuse the case.
+    - `unpromised`: no keyword announces the feature, so an error or a wrong shape means that it is missing.
     """
 
     question: str
@@ -55,10 +59,13 @@ class Case:
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """The result of one call: output `[b h t e]` or `[b t m]`, other returned stages, or why it failed.
+    """The result of one call, or why it failed.
 
-    `refused`: the error says that the request is not supported. `reached`: how far the call got before its error.
-    `axes` describes the shape of an output that has too many or too few axes of length 1.
+    - `output`: `[b h t e]`, or `[b t m]` if heads are joined.
+    - `stages`: other stages that the call returned, by name.
+    - `error`: why the call failed. `refused`: the error says that the request is not supported.
+    - `reached`: how far the call got before its error.
+    - `axes`: describes the shape of an output that has too many or too few axes of length 1.
     """
 
     output: Array | None
@@ -73,7 +80,7 @@ class Answer:
 CaseAnswer = tuple[Case, Answer]
 """A case that was run, and the answer of the function."""
 Seen = Sequence[CaseAnswer]
-"""All cases that were run so far, or some of them, such as the wrong ones."""
+"""Cases with their answers: all that were run so far, or a selection such as the wrong ones."""
 
 
 def expected(case: Case) -> dict[str, Array]:
@@ -81,7 +88,7 @@ def expected(case: Case) -> dict[str, Array]:
 
 
 def predicted(recipe: Recipe, given: Given) -> dict[str, Array] | None:
-    """Return the stages that a recipe gives, as `expected` does for the right one; None if it fails on these shapes."""
+    """Return the stages that a right or wrong recipe gives for these inputs; None if it fails on their shapes."""
     try:
         return compute(recipe, given)
     except (ValueError, IndexError, ZeroDivisionError):
@@ -94,16 +101,17 @@ def is_blind(stages: Arrays) -> bool:
 
 
 def is_usual_without_keys(output: Array, stages: Arrays) -> bool:
-    """Return whether no query sees a key and the output is all NaN or all zeros, as is usual in that case."""
+    """Return whether no query sees a key and the output is what functions usually return then: all NaN or all zeros."""
     if not (stages["masked"] == -np.inf).all() or output.shape != stages["output"].shape:
         return False
     return bool(np.isnan(output).all() or not output.any())
 
 
 def without_blind(output: Array, stages: Arrays) -> Array:
-    """Replace the outputs of queries that see no key with zeros: functions return NaN, zeros or a mean for these.
+    """Replace the outputs of queries that see no key with zeros.
 
-    If no query sees any of several keys, return the output unchanged: there is nothing else to compare.
+    For these, functions return NaN, zeros or a mean; all are accepted. If no query sees any of several keys, the output
+    is returned unchanged, because nothing else is left to compare.
     """
     is_blind_row = (stages["masked"] == -np.inf).all(axis=-1)
     none_sees = is_blind_row.all() and stages["masked"].shape[-1] > 1
@@ -119,9 +127,9 @@ def without_blind(output: Array, stages: Arrays) -> Array:
 def tolerance(stages: Arrays, digits: int) -> float:
     """Return how much rounding may change an output that is computed from these stages.
 
-    It is a bound in the maximum norm, `c 2^-digits (2 (d + s) + 4 max|logit|) max(|w| |v|)`, with c = 8, or 64 for a
-    layer, whose projections round too. Below 24 bits, sums are assumed to accumulate in float32; rounding weights,
-    values and output adds `4 2^-digits` of the largest number.
+    It is a bound in the maximum norm, `c 2^-digits (2 (d + s) + 4 max|logit|) max(|w| |v|)`. The factor c is 8, or 64
+    for a layer, because its projections round too. Below 24 bits, sums are assumed to accumulate in float32. Rounding
+    weights, values and output then adds `4 2^-digits` of the largest number.
     """
     size, keys = stages["q"].shape[-1], stages["k"].shape[-2]
     with np.errstate(all="ignore"):
@@ -133,7 +141,7 @@ def tolerance(stages: Arrays, digits: int) -> float:
 
 
 def largest_logit(stages: Arrays) -> float:
-    """Return the largest finite |logit|; rounding a logit has no effect if its weight is 0."""
+    """Return the largest finite |logit| whose weight is not 0: rounding any other logit has no effect."""
     weights = stages["weights"]
     has_effect = np.isfinite(stages["masked"])
     if weights.shape == has_effect.shape:
@@ -142,12 +150,15 @@ def largest_logit(stages: Arrays) -> float:
 
 
 def largest_output(stages: Arrays) -> float:
-    """Return the largest number of `|weights| |v|` and of the output, scaled up if signed weights of a row cancel."""
+    """Return the largest number in `|weights| |v|` and in the output.
+
+    If weights of opposite sign cancel within a row, `|weights| |v|` is scaled up, because the sum loses precision.
+    """
     weights, values = find_magnitudes(stages["weights"]), find_magnitudes(stages["v"])
     largest = find_magnitudes(weights @ values if can_multiply(weights, values) else values).max(initial=0.0)
     weight_sums = weights.sum(axis=-1)
-    cancellation = weight_sums / np.abs(stages["weights"].sum(axis=-1))  # digits that the sum loses
-    largest *= max(np.fmin(weight_sums, cancellation).max(initial=0.0), 1.0)  # weights whose sum nearly vanishes
+    cancellation = weight_sums / np.abs(stages["weights"].sum(axis=-1))  # how much relative errors grow in the sum
+    largest *= max(np.fmin(weight_sums, cancellation).max(initial=0.0), 1.0)  # infinite if weights cancel
     return float(max(largest, find_magnitudes(stages["output"]).max(initial=0.0)))
 
 

@@ -47,7 +47,7 @@ CALLS = ("pjit", "jit", "closed_call", "core_call", "custom_jvp_call", "custom_v
 
 
 def contract(left: Any, right: Any, dimension_numbers: Any, multiply: Callable[[Any, Any], Any]) -> Any:
-    """Contract any axes of two arrays by calling `multiply` on `[n t d]` and `[n d s]`, whose d is summed.
+    """Contract any axes of two arrays by calling `multiply` on `[n t d]` and `[n d s]`, which sums over d.
 
     `dimension_numbers` are those of JAX: the contracted axes of both arrays, and their batch axes.
     """
@@ -258,9 +258,10 @@ def as_array(array: Any) -> Any:
 
 
 def trace_once(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Trace a JAX function once per shape and run it in NumPy; fall back to JAX if that fails.
+    """Return a function that computes the same in NumPy, by tracing the JAX function once per combination of shapes.
 
-    Arguments that are not arrays stay fixed. If tracing needs array values, JAX runs the function step by step.
+    Arguments that are not arrays are constants of a trace. If tracing needs the values of arrays, or NumPy gives NaN,
+    JAX runs the function itself.
     """
     traced = dict[Any, Callable[..., Any]]()
 
@@ -279,7 +280,10 @@ def trace_once(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def run_in_numpy(run: Callable[..., Any], function: Callable[..., Any], arrays: Sequence[Any]) -> Any:
-    """Run a traced function in NumPy, or in JAX if that gives NaN: XLA turns `(mask == 0) * -inf` into a select."""
+    """Run a traced function in NumPy. If the result has NaN, run it in JAX.
+
+    XLA avoids some NaNs: it turns `(mask == 0) * -inf` into a select.
+    """
     results = run(*arrays)
     outputs = map(np.asarray, sys.modules["jax"].tree_util.tree_leaves(results))
     has_nan = any(output.dtype.kind == "f" and np.isnan(output).any() for output in outputs)
@@ -295,7 +299,10 @@ def is_about_values(error: Exception) -> bool:
 def separate_arrays(
     function: Callable[..., Any], arguments: Sequence[Any]
 ) -> tuple[Callable[..., Any], list[Any], Any]:
-    """Return a function of the array arguments alone, these arrays, and a key for the arrays' shapes and the rest."""
+    """Return a function of the array arguments only, these arrays, and a cache key.
+
+    The key contains the shapes and dtypes of the arrays, and all other arguments.
+    """
     jax = sys.modules["jax"]
     leaves, tree = jax.tree_util.tree_flatten(arguments)
     arrays = {index: value for index, value in enumerate(leaves) if hasattr(value, "dtype")}

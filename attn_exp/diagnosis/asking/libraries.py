@@ -46,7 +46,7 @@ SMALL_FLOATS = ("bfloat", "float")
 OUTPUTS = ("output", "out", "context", "attn_output", "result", "o")
 """Names of the field or key that holds the output, if a function returns several arrays by name."""
 MAX_RESULTS = 3
-"""A list of more vectors than this is a matrix by rows, not several results."""
+"""A longer list of vectors is read as the rows of a matrix, not as several results."""
 
 
 def replaced_in_numpy() -> list[str]:
@@ -56,10 +56,14 @@ def replaced_in_numpy() -> list[str]:
 
 @dataclass(frozen=True)
 class Library:
-    """Converts arrays to and from a library; `widest` is its widest default floating-point dtype.
+    """Converts arrays to and from a library.
 
-    `back` converts an array that `into` made. `read` converts an array that user code returned to NumPy, with the same
-    or a wider dtype, and also returns the name of its dtype; instead of too large an array it returns its size.
+    - `into`: converts a NumPy array to the library; the second argument is the dtype of floats.
+    - `back`: converts an array that `into` made to NumPy, and floats to float64.
+    - `read`: converts an array that user code returned to NumPy, in the same or a wider dtype. It returns the array and
+      the name of its original dtype. If the array has more elements than the second argument, it returns their number
+      instead of the array.
+    - `widest`: its widest default floating-point dtype.
     """
 
     name: str
@@ -211,7 +215,7 @@ def library_of(array: Any) -> str:
 
 
 def module_of(name: str) -> Any:
-    """Import a library on first use; for JAX, import `jax.numpy`."""
+    """Import a library on first use and return its module; for JAX, `jax.numpy`."""
     return import_module("jax.numpy" if name == "jax" else name)
 
 
@@ -258,15 +262,15 @@ def collect_arrays(returned: Any) -> dict[str, Any]:
     if not isinstance(returned, Mapping) and hasattr(returned, "shape"):
         return {"output": returned}
     if isinstance(returned, tuple | list):
-        return {**dict(leaves(returned, "returned")), **stack_list(returned)}
+        return {**dict(list_arrays(returned, "returned")), **stack_list(returned)}
     fields = returned if isinstance(returned, Mapping) else get_fields(returned)
     output_name = [name for name in OUTPUTS if name in fields][:1]
     names = [*output_name, *(name for name in fields if name not in output_name)]
-    return dict(leaf for name in names for leaf in leaves(fields[name], str(name)))
+    return dict(leaf for name in names for leaf in list_arrays(fields[name], str(name)))
 
 
 def stack_rows(returned: Any) -> Any:
-    """Turn a matrix that is a list of rows, as numbers or vectors, into an array; return anything else unchanged."""
+    """Convert a list of rows, each a list of numbers or a vector, to an array; return anything else unchanged."""
     if not isinstance(returned, list) or not returned:
         return returned
     if all(isinstance(row, list) for row in returned):
@@ -278,13 +282,13 @@ def stack_rows(returned: Any) -> Any:
     )
 
 
-def leaves(value: Any, name: str, depth: int = 3) -> Iterator[tuple[str, Any]]:
+def list_arrays(value: Any, name: str, depth: int = 3) -> Iterator[tuple[str, Any]]:
     """Yield the arrays inside nested tuples, lists and dicts, with names such as "returned 1, weights"."""
     if hasattr(value, "shape"):
         yield name, value
     elif depth and isinstance(value, tuple | list | Mapping):
         for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
-            yield from leaves(item, f"{name} {key}" if name == "returned" else f"{name}, {key}", depth - 1)
+            yield from list_arrays(item, f"{name} {key}" if name == "returned" else f"{name}, {key}", depth - 1)
 
 
 def stack_list(returned: Any) -> dict[str, Any]:

@@ -61,7 +61,7 @@ dropout: dropoutp dropout pdropout dropoutrate
 BY_NAME = {name: role for role, names in ROLES.items() for name in names}
 """The role of each of these names."""
 NOT_KEY_LENGTHS = {"q", "query", "queries", "max", "tgt", "target", "cu", "cum", "cumulative"}
-"""Words next to `lengths` in names of lengths that are not those of the keys, such as cumulative lengths."""
+"""Words in names of lengths that are not the keys' lengths, such as the cumulative lengths `cu_seqlens`."""
 MASK_WORDS = {"mask", "masks", "masking", "adj", "adjacency"}
 """Words that mark a mask in a longer name."""
 MASK_FILLS = {"token", "tokens"}
@@ -101,9 +101,7 @@ FILLING = frozenset(
 """Parts of names that do not say which array it is."""
 WEIGHT_WORDS = ("w", "weight", "weights", "kernel", "kernels", "matrix")
 BIAS_WORDS = ("b", "bias", "biases")
-"""Words, and first their initials, that tell the weight of a projection from its bias."""
-
-
+"""Words that distinguish the weight of a projection from its bias, such as `w_in` from `b_in`; the initial is first."""
 CORE = ("q", "k", "v")
 
 
@@ -259,7 +257,8 @@ def parts_of_name(name: str) -> list[str]:
 def side_of_name(name: str) -> str:
     """Return what a name stands for: q, k, v, x, qkv, kv, or a matrix or bias such as W_q, W_qkv or b_q; else "".
 
-    "W" is a matrix of unknown purpose. Of the parts of an unknown name, exactly one must say which array it is.
+    "W" is a matrix of unknown purpose. If the name is not in `ROLES`, exactly one of its parts must say which array it
+    is, such as `queries` in `queries_BHTD`.
     """
     role = BY_NAME.get(plain(name), "")
     if role:
@@ -291,16 +290,16 @@ def find_distinctive_parts(parts: Sequence[str], starts_with_w: bool) -> list[st
 
 
 def biases_of(names: Sequence[str]) -> dict[str, str]:
-    """Return the bias arguments, each with the weight argument whose name differs only by a word: `b_in` and `w_in`."""
+    """Return the weight argument for each bias argument; their names differ by one word: `{"b_in": "w_in"}`."""
     weights = {remove_word(name, WEIGHT_WORDS): name for name in reversed(names)}
     stems = {name: remove_word(name, BIAS_WORDS) for name in names}
     return {name: weights[stem] for name, stem in stems.items() if stem is not None and stem in weights}
 
 
 def remove_word(name: str, words: Sequence[str]) -> str | None:
-    """Remove one of the words, or its initial, from a name (`c_attn_w`, `Wq`); return None if the name has neither.
+    """Return a name without these words: "cattn" for `c_attn_w`; None if it has none of them.
 
-    An initial counts only in short names such as `Wq` or `bqkv`.
+    In short names such as `Wq` or `bqkv`, the initial `words[0]` is removed too: "q" and "qkv".
     """
     parts = parts_of_name(name)
     kept = [part for part in parts if part not in words]
@@ -317,8 +316,9 @@ def remove_word(name: str, words: Sequence[str]) -> str | None:
 def find_unread_masks(function: Any, parameters: Sequence[inspect.Parameter]) -> list[inspect.Parameter]:
     """Return the mask parameters that the code of a function never reads and that a call can omit.
 
-    The function must read another mask parameter, or take this one only by Keras or PyTorch convention: a function's
-    only mask parameter is otherwise always tested. A parameter that is passed on counts as read.
+    A parameter is returned only if the function reads another mask parameter, or takes this one by a convention of
+    Keras or PyTorch. Otherwise it must be tested: a function that ignores its only mask is wrong. A parameter that is
+    passed on to another function counts as read.
     """
     names = [parameter.name for parameter in parameters]
     mask_roles = {name: mask_role for name in names if (mask_role := role_of(name)) in ("mask", "padding", "causal")}
@@ -347,10 +347,10 @@ def find_never_read(function: Any, names: Collection[str]) -> set[str]:
     code = getattr(unwrapped, "__code__", None)
     if code is None or "locals" in code.co_names:
         return set()
-    return set(names).intersection(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]) - loaded_names(code)
+    return set(names).intersection(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]) - find_loaded(code)
 
 
-def loaded_names(code: CodeType) -> set[str]:
+def find_loaded(code: CodeType) -> set[str]:
     loaded = set[str]()
     for inner in list_code_objects(code):
         for instruction in dis.get_instructions(inner):
@@ -376,9 +376,9 @@ def source_of(target: Any) -> str:
 
 
 def source_with_helpers(target: Any, *, classes: bool = False) -> str:
-    """Return the source of code and of the functions and base classes that it uses from its file.
+    """Return the source of a function or class, and of the functions and base classes that it uses from its file.
 
-    `classes` includes the other classes that it uses.
+    With `classes`, the source of all other classes that it uses from this file is included too.
     """
     return read_sources(class_or_routine(target), classes)
 

@@ -61,7 +61,7 @@ def is_joined(layout: str) -> bool:
 
 
 def cuts_heads(layout: str) -> bool:
-    """Return whether a head is not one block of memory: heads are joined, or come after the tokens."""
+    """Return whether a head is not contiguous in memory: heads are joined, or their axis comes after the tokens."""
     letters = split_letters(layout)
     return is_joined(layout) or ("h" in letters and letters.index("t") < letters.index("h"))
 
@@ -127,10 +127,11 @@ KIND_TEXTS = {"booleans": "", "added": "additive masks", "ones and zeros": "mask
 class Masking:
     """One way to write a boolean mask as the argument of a function.
 
-    `kind` is one of `KINDS`: "added" is 0 where a query may attend and `lowest` elsewhere; "ones and zeros" is 1 and 0
-    as floats. `axes` are those of a mask that batch and heads share. `neutral`: what to pass if nothing is hidden: the
-    "mask" itself, "none", or the mask "turned" into its inverse. `attribute`: wrap the mask in an object with this
-    attribute. `opposite`: this mask has the opposite polarity of the other one in the same call.
+    - `kind`: one of `KINDS`. "added" is 0 where a query may attend and `lowest` elsewhere; "ones and zeros" are floats.
+    - `axes`: the axes of a mask that all examples and heads share, one of `AXES` or `OF_KEYS`.
+    - `neutral`: what to pass if nothing is hidden: the "mask" itself, "none" for None, or "turned" for its inverse.
+    - `attribute`: if not empty, wrap the mask in an object with this attribute.
+    - `opposite`: this mask has the opposite polarity of the other one in the same call.
     """
 
     kind: str = "booleans"
@@ -155,7 +156,10 @@ class Masking:
         return self.arrange(mask, setup).astype(dtypes[self.kind])
 
     def arrange(self, mask: Array, setup: Setup) -> Array:
-        """Return a mask with the axes of this format; a mask that varies along other axes too keeps those."""
+        """Return a mask with the axes of this format.
+
+        With "t s", "b 1 t s" and "b t s", a mask that differs between heads keeps its batch and head axes.
+        """
         if self.axes == "t s":
             return mask
         full = np.ascontiguousarray(np.broadcast_to(mask, (setup.batch, setup.heads, setup.rows, setup.keys)))
@@ -216,11 +220,14 @@ WINDOWS = (None, KEYS_WITH_OWN, WindowCount(1, 1, both_sides=True), KEYS_ON_EACH
 class Offer:
     """What a function takes: q, k and v if `core`, else x and a layer's weight matrices.
 
-    `parameters` maps each role to the function's own name for it; `positional` lists the positional-only ones;
-    `defaults` are the function's defaults. `description` lists the other arguments. `only_if_right`: the names do not
-    tell which arguments are the arrays, or how they are stored, so a wrong answer does not imply wrong attention.
-    `divides`: scores are divided by the scale argument. `counted` tells how a window is passed as a number; None means
-    that it is passed as a pair `(left, right)`.
+    - `parameters`: the function's own parameter name for each role.
+    - `positional`: the positional-only ones among them.
+    - `defaults`: the function's defaults by role.
+    - `description`: lists the other arguments.
+    - `only_if_right`: the names do not tell which arguments are the arrays, or how they are stored, so a wrong answer
+      does not imply wrong attention.
+    - `divides`: scores are divided by the scale argument, not multiplied.
+    - `counted`: how a window is written as one number; None if it is passed as a pair `(left, right)`.
     """
 
     core: bool
@@ -258,13 +265,13 @@ SCORE_KEYWORDS: dict[type, tuple[str, Callable[[Any, Setup], Any]]] = {
     ),
     Added: ("added", lambda rule, setup: np.asarray(rule.values, np.float64)),
 }
-"""The role of the keyword for each score rule, and the value to pass."""
+"""For each score rule, the role of its keyword, and what computes the value to pass."""
 EXACT_KEYWORDS: dict[type, str] = {Causal: "causal", Window: "window", Padding: "lengths"}
-"""The role of the keyword that requests exactly this mask."""
+"""For each of these masks, the role of the keyword that requests exactly this mask."""
 
 
 def for_case(case: Case, offer: Offer, request: Request, splits_heads: bool = False) -> dict[str, Any]:
-    """Return the keyword arguments of a case by role; `splits_heads`: the function splits them itself."""
+    """Return the keyword arguments of a case by role; `splits_heads`: the function splits the heads itself."""
     setup = setup_of(case)
     return {
         **neutral_arguments(setup, offer, request),
@@ -303,7 +310,7 @@ def setup_of(case: Case) -> Setup:
 
 
 def mask_arguments(recipe: Recipe, setup: Setup, offer: Offer, request: Request) -> dict[str, Any]:
-    """Return the values for the masks of a recipe; those without a keyword of their own are joined into one array."""
+    """Return the values for the masks of a recipe by role; masks without their own keyword are joined in "mask"."""
     arguments: dict[str, Any] = {}
     remaining: list[Mask] = []
     for mask in recipe.rules.masks:

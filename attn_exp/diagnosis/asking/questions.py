@@ -37,20 +37,20 @@ SIZE = 8
 LONGEST, MIDDLE = 131, 11
 """Number of tokens in the longest case, and in the longest case of a quick check."""
 CROSS, SHARED = "keys of another input", "fewer key/value heads"
-"""Cases whose keys come from a second input, and whose query heads share key/value heads."""
+"""The case whose keys come from a second input, and the case in which query heads share key/value heads."""
 PADDED = ("padding", "padding of each example")
-"""Cases with one length for all examples, and with a separate length for each."""
+"""Cases with padding; the second is for modules, with a separate length for each example."""
 ABOUT_MASKS = ("masks", *PADDED, "causal", "window", "large hidden logits")
 """Cases that can fail because of how a function reads its mask."""
 WIDTH = "another width"
 """The case whose x is narrower than all heads together."""
 ANOTHER_BATCH = "another batch"
-"""The case that replaces `another head size` if an object accepts only one."""
+"""The case that replaces `another head size` if an object accepts only one head size."""
 INDIVIDUAL_MASKS = ("a mask for each example", "a mask for each head")
 """The cases whose mask has a batch axis, or batch and head axes."""
 ZERO_TOKEN, ADDED = "a token of zeros", "an additive bias"
 UNPADDED = (5, 8)
-"""Number of tokens in each example that are not padding."""
+"""Numbers of tokens that are not padding, one for each of two examples."""
 EXTREME_QUERIES = (("large inputs", 6, 300.0), ("equal inputs", 8, 0.0), ("tiny inputs", 6, 1e-6))
 """Cases with queries multiplied by a factor: name, number of tokens, factor."""
 EXTREME_INPUTS = (
@@ -59,13 +59,13 @@ EXTREME_INPUTS = (
     ("tiny inputs", 6, 1e-6),
     ("equal inputs", 7, 0.0),
 )
-"""The same for the x of a layer, where queries and keys are multiplied."""
+"""The same for a layer: x is multiplied, which changes both queries and keys."""
 STAGES, MATRICES = 12, 4
 """Maximum numbers of `[b h t s]` and `[m m]` arrays in memory at once, for a case, its answer and mistakes tried."""
 VISIBLE_LOGIT, HIDDEN_LOGIT = -9.0, -1.0
-"""Logits of the first and the second half of the keys; each half is constant, so half precision weights it evenly."""
+"""Logits of the first and the second half of the keys. Equal logits get equal weights even in half precision."""
 VALUE_FACTOR = 16.0
-"""Factor by which values of the second half are larger, so that it shows if any of these keys is seen."""
+"""Factor for the values of the second half of the keys: if a query attends to any of them, the output shows it."""
 SPREAD = 1.4
 """Standard deviation of queries and keys: logits reach about 6, so weights differ and none is near 1."""
 
@@ -92,7 +92,7 @@ def core_cases(
         yield maker.case(SHARED, 7, 7, groups=2, unpromised=True)  # no reshape can split 7 keys
     yield from (maker.multiplied(*settings) for settings in EXTREME_QUERIES)
     yield maker.sparse_integers("whole numbers", 7)
-    yield maker.multiplied("equal inputs", 7, 0.0)  # a half type holds 1/8, and rounds 1/7
+    yield maker.multiplied("equal inputs", 7, 0.0)  # half precision holds 1/8 exactly, and rounds 1/7
     if not quick:
         yield from length_cases(maker, (19, 37, 67, LONGEST))
 
@@ -119,12 +119,12 @@ def layer_cases(request: Request, offer: Offer, quick: bool, inside: Inside | No
     yield maker.case("values", 9, 9)
     yield maker.case("another length", 7, 7, batch=3)
     if inside is None:
-        # narrower, so that heads that divide its width do not fit; without W_o their output is narrower too
+        # x is narrower than all heads together: code that divides its width by the heads gets a wrong head size
         yield maker.case(WIDTH, 7, 7, wider=-5, unpromised=True)
         yield maker.case("another head size", 6, 6, size=4, optional=True)
     if offer.takes("memory") and not request.masks and not request.positions:
         yield maker.case(CROSS, 5, 9, memory=True, optional=True)
-        yield maker.case(CROSS, 6, 6, memory=True, optional=True)  # some need as many keys as queries
+        yield maker.case(CROSS, 6, 6, memory=True, optional=True)  # some layers need as many keys as queries
     yield from keyword_cases(maker)
     if inside is None and can_choose_logits(request):
         yield from hidden_logit_cases(maker)
@@ -136,7 +136,7 @@ def layer_cases(request: Request, offer: Offer, quick: bool, inside: Inside | No
 
 
 def zero_one_token(case: Case) -> Case:
-    """Return the case with a token of zeros, whose scores are 0 in a layer without biases."""
+    """Return the case with one token of zeros; without biases, all scores of this token are 0."""
     assert case.given.x is not None
     x = case.given.x.copy()
     x[:, 4] = 0.0
@@ -192,7 +192,7 @@ def causal_cases(maker: Maker) -> Iterator[Case]:
 
 
 def padded_cases(maker: Maker, kind: type[Padding]) -> Iterator[Case]:
-    """Yield a case with one padding for all examples and, for a module that may take it, one with its own for each."""
+    """Yield a case with padding and, for a module, one with a separate length for each example."""
     masks = maker.request.masks
     yield maker.case(PADDED[0], 8, 8, masks=(*masks, kind(UNPADDED[: maker.batch])))
     if isinstance(maker, LayerMaker) and maker.inside is not None and maker.request.batch <= 1:
@@ -217,7 +217,7 @@ def refuse_large_cases(maker: Maker, quick: bool) -> None:
 
 
 def individual_mask_cases(maker: Maker) -> Iterator[Case]:
-    """Yield cases with a random mask for each example, and for each of its heads."""
+    """Yield a case with a random mask for each example, and one with a random mask for each head of each example."""
     if isinstance(maker, HeadsMaker) and maker.batch == 1:
         return
     rows, keys = maker.fit_sizes(maker.request.masks, 7, 7)
@@ -262,9 +262,10 @@ class Maker:
     """Makes the cases of a request, with random inputs from one seed.
 
     `stream` makes the random numbers of heads and layers differ. `batch` is the number of examples in a case of heads.
-    `case` makes a case of `rows` queries and `keys` keys, if its rules allow these numbers; `question` names it in the
-    report. `changes` may be `masks`, `scores`, `batch`, `size` (of a head), `heads`, `groups` (key/value heads),
-    `memory` (keys from another input) and `unpromised`; everything else is as requested.
+
+    `case` makes a case of `rows` queries and `keys` keys, or of other numbers if its rules fix them. `question` names
+    it in the report. `changes` replaces what is requested: `masks`, `scores`, `batch`, `size` (of a head), `heads`,
+    `groups` (key/value heads), `memory` (keys from another input) or `unpromised`.
     """
 
     stream: int
@@ -278,7 +279,7 @@ class Maker:
 
     @property
     def examples(self) -> int:
-        """The number of examples in cases with a mask for each."""
+        """The number of examples in cases with a separate mask for each example."""
         return max(2, self.request.batch)
 
     def case(self, question: str, rows: int, keys: int, *, optional: bool = False, **changes: Any) -> Case:
@@ -354,7 +355,7 @@ class HeadsMaker(Maker):
         """Return a case whose queries, which determine the logits, are multiplied by a factor."""
         case = self.case(question, length, length)
         assert case.given.q is not None
-        return replace(case, given=replace(case.given, q=case.given.q * factor + 0.0))  # no zero is negative
+        return replace(case, given=replace(case.given, q=case.given.q * factor + 0.0))  # + 0.0 turns -0.0 into 0.0
 
     def sparse_integers(self, question: str, length: int) -> Case:
         """Return a case of sparse small integers, which every dtype represents exactly."""
@@ -422,7 +423,7 @@ class LayerMaker(Maker):
         """Return the memory: random if it is another input or has another width than x, else x itself or None."""
         if is_other or shape[-1] != x.shape[-1]:
             return self.rng.standard_normal(shape)
-        is_normed = self.inside is not None and self.inside.around is not None  # by a norm that may not be that of x
+        is_normed = self.inside is not None and self.inside.around is not None  # the memory may lack it
         return x if is_normed and self.offer.takes("memory") else None
 
     def multiplied(self, question: str, length: int, factor: float) -> Case:
@@ -450,7 +451,10 @@ def can_choose_logits(request: Request) -> bool:
 
 
 def with_largest_hidden(case: Case) -> Case:
-    """Return the case with inputs that give chosen logits: `scale q k`, or `scale x W_q (x W_k)` in a layer."""
+    """Return the case with inputs that give the first half of the keys low logits, and the second half high ones.
+
+    A logit is `scale q k`, or `scale (x W_q) (x W_k)` in a layer.
+    """
     given = case.given
     if given.x is not None:
         return replace(
@@ -471,7 +475,7 @@ def make_halves(length: int, first: float, second: float) -> Array:
 
 
 def mark_tokens(case: Case, x: Array) -> Array:
-    """Put 1 into the first column of x, and the chosen logits, divided by the scale, into the second."""
+    """Put 1 into the first column of x, and into the second the logits divided by the scale and the head size."""
     length, size = x.shape[1], case.given.arrays["W_q"].shape[1] // case.recipe.heads
     x = x * make_halves(length, 1.0, VALUE_FACTOR)
     x[..., 0], x[..., 1] = (
@@ -482,7 +486,7 @@ def mark_tokens(case: Case, x: Array) -> Array:
 
 
 def select_marked_columns(arrays: Arrays) -> dict[str, Array]:
-    """Let queries be the first column of x, and keys the second."""
+    """Return matrices by which all numbers of a query equal the first column of x, and those of a key the second."""
     chosen = {name: np.zeros_like(arrays[name]) for name in ("W_q", "W_k", "b_q", "b_k") if name in arrays}
     chosen["W_q"][0], chosen["W_k"][1] = 1.0, 1.0
     return dict(arrays) | chosen

@@ -43,17 +43,29 @@ IGNORE = "ignore="
 class Request:
     """The settings of a check: rules and heads as in a run, and how the function expects its arrays.
 
-    Rules. `align`: whether the first query is at the first key, or the last query at the last key. `blocks`: True in a
-    mask means hidden. `empty`: what a query without keys gets, such as "nan", or "any". `tiled`: query head `h` uses
-    key/value head `h % groups`. `caps_last`: softcap comes after the mask. `leaks`: the user named a library, whose own
-    attention lets NaN at masked positions through. `digits`: bits of the softmax dtype.
+    What to compute:
 
-    Sizes. `head` and `kv_head` are None if the user did not set them. `size`: the head size of a module that was built
-    from its class, if its arguments fit no other, or 0.
+    - `align`: whether the first query is at the first key, or the last query at the last key.
+    - `blocks`: True in a mask means hidden.
+    - `empty`: the output of a query that sees no key, such as "nan", or "any".
+    - `tiled`: query head `h` uses key/value head `h % groups`.
+    - `caps_last`: softcap comes after the mask.
+    - `leaks`: the user named a library; the library's own attention lets NaN at masked positions through.
+    - `digits`: significant bits of the softmax dtype.
+    - `head`, `kv_head`: the numbers of heads; None if the user did not set them.
+    - `size`: the only head size that a module accepts, if it was built from its class; else 0.
 
-    The check. `layout`, `takes` (an array library), `device` and `dtype` are "" if a check must find them. `typed` are
-    the settings that the user wrote; with `as_typed`, no others are assumed. `few`: use few different sizes. `ignore`:
-    arguments that need not be verified. `tell` is called with a description of each call before it is made.
+    How to call the function:
+
+    - `layout`, `takes` (an array library), `dtype`: "" if the check must find them.
+    - `device`: where PyTorch puts the arrays.
+    - `few`: use few different sizes.
+
+    How to report:
+
+    - `typed`: the settings that the user wrote. `as_typed`: assume no other settings.
+    - `ignore`: arguments that need not be verified.
+    - `tell`: called with a description of each call before it is made.
     """
 
     masks: tuple[Mask, ...] = ()
@@ -118,7 +130,7 @@ class Request:
 
 
 def with_settings(request: Request, words: str) -> Request:
-    """Return the request with settings added, which replace those of the same name."""
+    """Return the request with the settings in `words` added; they replace settings of the same name."""
     settings = {word.partition("=")[0]: word for word in (*sorted(request.typed), *words.split())}
     calling_fields: dict[str, Any] = {
         name: settings.pop(name).partition("=")[2] for name in HOW_CALLED if name in settings
@@ -196,12 +208,12 @@ def compose_once(words: tuple[str, ...]) -> Config:
 
 @dataclass(frozen=True)
 class Filler(Mask):
-    """Every query sees key `j` iff `kept[j % len(kept)]`."""
+    """A padding mask from the user, repeated for any length: every query sees key `j` iff `kept[j % len(kept)]`."""
 
     kept: tuple[bool, ...]
 
     def unpadded(self, keys: int) -> int:
-        return max((place + 1 for place in range(keys) if self.kept[place % len(self.kept)]), default=0)
+        return max((key + 1 for key in range(keys) if self.kept[key % len(self.kept)]), default=0)
 
     def allows(self, grid: Grid) -> Array | bool:
         return np.asarray(np.asarray(self.kept)[np.asarray(grid.key) % len(self.kept)])
@@ -209,7 +221,10 @@ class Filler(Mask):
 
 @dataclass(frozen=True)
 class Gap(Padding):
-    """Every query sees all keys except the one at `lengths[b]`; padding at the end would be hidden by causal masks."""
+    """Padding in the middle: every query sees all keys except the one at `lengths[b]`.
+
+    It is used with causal masks, which already hide padding at the end from all queries before it.
+    """
 
     def unpadded(self, keys: int) -> int:
         return keys
@@ -234,5 +249,6 @@ def repeat_pattern(mask: Mask) -> Mask:
         return replace(mask, masks=tuple(map(repeat_pattern, mask.masks)))
     if not isinstance(mask, Holes) or not mask.kept:
         return mask
-    first_visible = mask.kept.index(True) if any(mask.kept) else 0  # a single token must see itself
+    # the pattern starts at a visible key, because a single token must see itself
+    first_visible = mask.kept.index(True) if any(mask.kept) else 0
     return Filler((*mask.kept[first_visible:], *mask.kept[:first_visible]))

@@ -1,8 +1,8 @@
 """Infer the roles of a layer's arguments from their names, and provide neutral values for required ones.
 
-`read_arguments` turns a signature into `Arguments`: of `forward(self, hidden, attention_mask=None, foo=1)`, `hidden` is
-the array `x`, `attention_mask` the keyword `mask`, and `foo` is unknown. `Neutral` makes masks that hide nothing,
-rotary tables with angles of 0, and the like.
+`read_arguments` turns a signature into `Arguments`: in `forward(self, hidden, attention_mask=None, foo=1)`, `hidden` is
+the array `x`, `attention_mask` is the keyword `mask`, and `foo` is unknown. `Neutral` computes values that change
+nothing, such as masks that hide nothing and rotary tables with angles of 0.
 """
 
 from __future__ import annotations
@@ -96,10 +96,10 @@ class Arguments:
 
 
 def read_arguments(parameters: Sequence[inspect.Parameter]) -> Arguments:
-    """Assign roles to a call's arguments; an argument is unknown if it has no role, or if its role is taken.
+    """Assign roles to a call's arguments.
 
-    An optional memory counts as a keyword, and so do keys and values next to `x`. If no argument is q or x, a required
-    one becomes x.
+    An argument is unknown if it has no role, or if another argument already has its role. An optional memory counts as
+    a keyword, and so do optional keys and values next to `x`. If no argument is q or x, a required one becomes x.
     """
     named = {parameter.name: parameter for parameter in parameters if not is_starred(parameter)}
     required = [name for name, parameter in named.items() if parameter.default is parameter.empty]

@@ -1,7 +1,7 @@
 """Bind a class, object, method or factory to a `Layer` by trying a few calls that names and annotations suggest.
 
 `bind_layer` builds a class with several sizes until `bind_with` can call it. `list_attempts` gives the calls to try,
-and `try_call` makes one: of `Attention(d_model=24, num_heads=4)`, the first is with x `[b t m]` of shape (2, 5, 24).
+and `try_call` makes one. The first call of `Attention(d_model=24, num_heads=4)` passes x `[b t m]` of shape (2, 5, 24).
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def bind_layer(target: OwnFunction, request: Request, *, with_memory: bool = Fal
     """
     if is_factory(target.function):
         return bind_factory(target)
-    owner, method = owner_and_method(target.function)
+    owner, method = find_owner(target.function)
     errors = list[UncalledError]()
     for sizes in sizes_to_try(owner, request, drops) if inspect.isclass(owner) else [None]:
         try:
@@ -96,7 +96,7 @@ def bind_layer(target: OwnFunction, request: Request, *, with_memory: bool = Fal
     raise errors[0]
 
 
-def owner_and_method(function: Any) -> tuple[Any, str]:
+def find_owner(function: Any) -> tuple[Any, str]:
     """Return the object or class to which a method belongs, and its name; for anything else, itself and ""."""
     if inspect.ismethod(function):
         return function.__self__, function.__name__
@@ -108,11 +108,14 @@ def owner_and_method(function: Any) -> tuple[Any, str]:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One way to call a layer: a layout, whether to pass as many keys as queries (`square`), and optional arguments.
+    """One way to call a layer.
 
-    Level 0 passes no optional arguments; each higher level tries another mask shape and another rotary layout.
-    `wide` converts to the widest float type. `more` lists the roles of further optional arguments to pass. `tokens` is
-    the length of x, where layers of images need a square or a cube.
+    - `layout`: the layout of the inputs.
+    - `square`: pass as many keys as queries.
+    - `level`: which mask shape and rotary layout to pass; 0 passes no optional arguments.
+    - `wide`: convert arrays to the widest float type, not to float32.
+    - `more`: the roles of further optional arguments to pass.
+    - `tokens`: the number of tokens, if a layer of images needs a square or a cube; else 0.
     """
 
     layout: str
@@ -132,8 +135,8 @@ def bind_with(
         UncalledError: no attempt succeeded, or the meaning of a required argument is not known.
     """
     runner = make_runner(plan)
-    arguments = arguments_of_call(runner, target.name, with_memory)
-    takes_heads = runner.bare and "x" not in arguments.arrays  # packed q, k and v do not show the number of heads
+    arguments = read_call_arguments(runner, target.name, with_memory)
+    takes_heads = runner.bare and "x" not in arguments.arrays  # packed in x, they show no heads
     layer_sizes = find_sizes(runner, plan, sizes, request, takes_heads=takes_heads)
     first_error = ""
     for attempt in list_attempts(runner, plan, arguments):
@@ -148,7 +151,7 @@ def bind_with(
     raise UncalledError(f"{target.name} could not be called: {first_error}")
 
 
-def arguments_of_call(runner: Runner, name: str, with_memory: bool) -> Arguments:
+def read_call_arguments(runner: Runner, name: str, with_memory: bool) -> Arguments:
     """Return the arguments of a layer's call by role.
 
     Raises:
@@ -162,7 +165,7 @@ def arguments_of_call(runner: Runner, name: str, with_memory: bool) -> Arguments
     keywords, is_cross_attention = arguments.keywords, with_memory or "memory" in arguments.arrays
     if not is_cross_attention or "memory_mask" not in keywords or keywords.get("mask") == "attn_mask":
         return arguments
-    others = {role: name for role, name in keywords.items() if role not in ("mask", "padding")}  # these hide queries
+    others = {role: name for role, name in keywords.items() if role not in ("mask", "padding")}  # masks of the queries
     return replace(arguments, keywords={**others, "mask": keywords["memory_mask"]})
 
 
@@ -173,10 +176,11 @@ def find_sizes(
 
     Heads are left out if neither its constructor nor its attributes mention them.
     """
-    found = sizes_of_layer(runner.target, constructor_values(plan))
+    found = sizes_of_layer(runner.target, fill_arguments(plan))
     widths = widths_of_weights(runner.target)
+    # a PyTorch class may choose its width itself, which its weights then show
     is_as_planned = sizes is not None and (plan.kind != "torch" or not widths or sizes.m in widths)
-    if sizes is None:
+    if sizes is None:  # an object that the user built
         found = {"h": 4, "d": 8, **found} if takes_heads else found
     elif "h" in found or "h" in sizes.fixed or takes_heads:
         found = {"d": sizes.d, "g": sizes.g, **found, "h": sizes.h}
@@ -188,16 +192,18 @@ def find_sizes(
     return {letter: found[letter] for letter in ("mhgdr" if "h" in found else "mdr") if letter in found}
 
 
-def constructor_values(plan: BuildPlan) -> dict[str, Any]:
+def fill_arguments(plan: BuildPlan) -> dict[str, Any]:
     """Return the constructor's defaults together with the planned arguments; for an object, an empty dict."""
     parameters = every_parameter(plan.owner, "") if plan.is_class else []
     return {**{one.name: one.default for one in parameters}, **plan.arguments}
 
 
 def list_attempts(runner: Runner, plan: BuildPlan, arguments: Arguments) -> list[Attempt]:
-    """Return the calls to try, in this order, where a memory, masks and tables have several levels.
+    """Return the calls to try, in this order.
 
-    1. Each layout, with another number of keys than queries and with the same, without optional arguments.
+    If a mask is required, or there are rotary tables, each call is repeated with several levels (see `Attempt`).
+
+    1. Each layout without optional arguments, first with different numbers of queries and keys, then with equal ones.
     2. Each layout with a memory, a mask or a bias that the layer can do without.
     3. The first layout in float32, for PyTorch layers that create float32 arrays.
     4. The first layout with 64 tokens.
@@ -205,9 +211,9 @@ def list_attempts(runner: Runner, plan: BuildPlan, arguments: Arguments) -> list
     keywords, required = arguments.keywords, arguments.required
     levels = list(range(8)) if {*MASKS} & {*required} or {*ROTARY} & {*keywords} else [0]
     squares = [False, True] if len(arguments.arrays) > 1 else [True]
-    layouts = layouts_of(runner, plan, arguments)
+    layouts = list_layouts(runner, plan, arguments)
     usual = [Attempt(*choice) for choice in product(layouts, squares, levels)]
-    optional = [("memory", level) for level in levels if memory_roles(arguments)]
+    optional = [("memory", level) for level in levels if find_memory_roles(arguments)]
     optional += [(role, level) for role in ("mask", "added") if role in keywords for level in (1, 2, 3)]
     with_more = [Attempt(layout, role != "memory", level, more=(role,))
                  for layout, (role, level) in product(layouts, optional) if role not in required]  # fmt: skip
@@ -215,7 +221,7 @@ def list_attempts(runner: Runner, plan: BuildPlan, arguments: Arguments) -> list
     return [*usual[: MOST_CALLS - len(narrow)], *with_more, *narrow, Attempt(layouts[0], True, 0, tokens=2**6)]
 
 
-def memory_roles(arguments: Arguments) -> list[str]:
+def find_memory_roles(arguments: Arguments) -> list[str]:
     """Return the roles of the optional arguments that take a cross-attention memory next to x."""
     if "x" not in arguments.arrays:
         return []
@@ -229,7 +235,7 @@ TOKENS_FIRST = re.compile(
 """Matches a comment or docstring with the layout [seq_len, batch, ...] or T x B x C."""
 
 
-def layouts_of(runner: Runner, plan: BuildPlan, arguments: Arguments) -> list[str]:
+def list_layouts(runner: Runner, plan: BuildPlan, arguments: Arguments) -> list[str]:
     """Return the layouts to try: first those that the code or the library suggests, then the usual ones."""
     source = source_inside(runner)
     unpacked = UNPACKED.findall(re.sub(r"\s*#.*", "", source))
@@ -238,6 +244,7 @@ def layouts_of(runner: Runner, plan: BuildPlan, arguments: Arguments) -> list[st
     likely = [layout for layout in matches if layout]
     if runner.bare and "q" in arguments.arrays:
         return list(dict.fromkeys([*(layout for layout in likely if "d" in layout), "bhtd", "btd", "bthd", "td"]))
+    # a layer with parameters takes tokens; shapes of heads in its code are those of later arrays
     likely = [layout for layout in likely if "d" not in layout or runner.bare]
     if getattr(runner.target, "batch_first", True) is False:
         likely = ["tbm", *likely]
@@ -254,10 +261,14 @@ def try_call(
     target: OwnFunction, plan: BuildPlan, arguments: Arguments, attempt: Attempt, sizes: Mapping[str, int],
     request: Request,
 ) -> Layer:  # fmt: skip
-    """Build the layer, call it once with random inputs, and return it; any exception means that this call failed."""
+    """Build the layer, call it once with random inputs, and return it.
+
+    Raises:
+        Exception: anything that the layer raises; the next attempt may succeed.
+    """
     runner, backend = make_runner(plan, wide=attempt.wide), load_library(plan.library)
     if "memory" in attempt.more:
-        roles = {role: arguments.keywords[role] for role in memory_roles(arguments)}
+        roles = {role: arguments.keywords[role] for role in find_memory_roles(arguments)}
         arguments = replace(arguments, arrays={**arguments.arrays, **roles})
     axes = {role: attempt.layout if role in "qx" or attempt.square else attempt.layout.replace("t", "s")
             for role in arguments.arrays}  # fmt: skip
@@ -266,7 +277,7 @@ def try_call(
         return backend.into(array, backend.widest if attempt.wide else "float32")
 
     call = Call(runner, arguments, attempt, axes, sizes, request, convert)
-    # A layer of windows is built with a height and a width, which fix the number of tokens.
+    # a layer of image windows is built with a height and a width, which fix the number of tokens
     tokens = next((prod(value) for value in plan.arguments.values() if isinstance(value, tuple)), attempt.tokens)
     fixed_sizes = {**sizes, "t": tokens} if tokens else sizes
     rng = np.random.default_rng(request.seed)
@@ -281,7 +292,7 @@ def try_call(
         keep_layout(call, output, attempt.layout, next(iter(example.values())).shape), convert,
         dict(arguments.keywords), arguments.defaults, call.describe_extras(example), unknown=arguments.unknown,
         constructor_call=call_text(plan.owner.__name__, plan.arguments) if plan.is_class else "",
-        lengths=lengths_of(example, axes), settings=settings_of(constructor_values(plan) or fields_of(runner.target)),
+        lengths=find_lengths(example, axes), settings=settings_of(fill_arguments(plan) or fields_of(runner.target)),
     )  # fmt: skip
 
 
@@ -290,20 +301,23 @@ def is_nan(array: Any) -> bool:
 
 
 def shape_of(letters: str, sizes: Mapping[str, int], role: str) -> Shape:
-    """Return the shape of an example input; `c` is the width, and for keys and values `h` counts key/value heads."""
+    """Return the shape of an example input.
+
+    The letter `c` is the width. `h` is the number of heads, or of key/value heads if the role is k or v.
+    """
     lengths = Sizes(sizes.get("h", 1), sizes.get("d", 1), sizes["m"], sizes.get("g", 1)).lengths()
     heads = lengths["y"] if "w" in letters else sizes.get("g" if role in ("k", "v") else "h", 1)  # [b h w c]: rows
     by_letter = {**lengths, **sizes, "h": heads, "c": sizes["m"], "w": lengths["x"]}
     return tuple(by_letter[letter] for letter in letters)
 
 
-def lengths_of(inputs: Mapping[str, Any], axes: Mapping[str, str]) -> dict[str, int]:
+def find_lengths(inputs: Mapping[str, Any], axes: Mapping[str, str]) -> dict[str, int]:
     """Return the batch size and the numbers of queries and keys; for images, also the numbers of rows and columns."""
     lengths = {"b": 1}
     for role, array in inputs.items():
         found = dict(zip(axes.get(role, ""), map(int, array.shape), strict=False))
         found |= {"t": found["h"] * found["w"]} if "w" in found else {}
-        found |= {"s": found.pop("t")} if "t" in found and role not in "qx" else {}
+        found |= {"s": found.pop("t")} if "t" in found and role not in "qx" else {}  # tokens of keys
         lengths |= {letter: size for letter, size in found.items() if letter in ("bhtsw" if "w" in found else "bts")}
     return {"t": 1, "s": lengths.get("t", 1), **lengths}
 
@@ -338,7 +352,7 @@ class Call:
         Raises:
             UncalledError: an argument has no neutral value.
         """
-        lengths, source, level = lengths_of(inputs, self.axes), source_inside(self.runner), self.attempt.level
+        lengths, source, level = find_lengths(inputs, self.axes), source_inside(self.runner), self.attempt.level
         neutral = Neutral(lengths, self.sizes, source, self.request, level)
         rotary = ROTARY if level or self.request.positions else ()
         roles = {*self.arguments.required, *self.attempt.more, *rotary, *self.switches()}

@@ -78,6 +78,7 @@ def constructor_arguments(owner: Any, sizes: Sizes, library: str, *, of_config: 
     """
     parameters = [one for one in every_parameter(owner, owner.__name__) if not is_starred(one)]
     siblings = [one.name for one in parameters]
+    # parameters with the default None that the code does not accept
     asserted = re.findall(r"\bassert (\w+) is not None", source_of(owner)) if sizes.guesses else []
     chosen: dict[str, Any] = {}
     for one in parameters:
@@ -87,7 +88,7 @@ def constructor_arguments(owner: Any, sizes: Sizes, library: str, *, of_config: 
         else:
             chosen[one.name] = replace_default(one, sizes, siblings)
         if of_config and is_required(one) and chosen[one.name] is ...:
-            chosen[one.name] = value_of_type(str(one.annotation))
+            chosen[one.name] = make_placeholder(str(one.annotation))
     missing = [f"`{one.name}`" for one in parameters if is_required(one) and chosen[one.name] is ...]
     if missing:
         raise UncalledError(f"{owner.__name__} could not be built: needs {', '.join(missing)}, {UNKNOWN}")
@@ -96,7 +97,7 @@ def constructor_arguments(owner: Any, sizes: Sizes, library: str, *, of_config: 
     return {name: value for name, value in chosen.items() if value is not ...}
 
 
-def value_of_type(annotation: str) -> Any:
+def make_placeholder(annotation: str) -> Any:
     """Return the first option of a `Literal`, or an empty value of the annotated type."""
     values = {"bool": False, "int": ROOM, "float": 0.0, "str": "", "list": [], "tuple": (), "dict": {}}
     literal = re.search(r"Literal\[\s*(['\"]?)(\w+)\1", annotation)
@@ -104,10 +105,14 @@ def value_of_type(annotation: str) -> Any:
 
 
 def fill_required(parameter: inspect.Parameter, owner: Any, sizes: Sizes, siblings: Sequence[str], library: str) -> Any:
-    """Return the value for a required parameter, or `...` if none is known."""
+    """Return the value for a required parameter, or `...` if none is known.
+
+    The first of these that applies decides: the parameter is a height and a width, a configuration, a random key, a
+    size or another known setting, something to guess (see `guess_value`), a flag, or a random generator.
+    """
     name, word, annotation = parameter.name, plain(parameter.name), str(parameter.annotation).lower()
     annotated = find_annotated_class(parameter, owner)
-    if re.search(rf"(?m)\b{name}\[[01]\]|^\s*\w+, \w+ = {name}$", source_of(owner)):  # height and width
+    if re.search(rf"(?m)\b{name}\[[01]\]|^\s*\w+, \w+ = {name}$", source_of(owner)):  # the code takes it as a pair
         return 2, 3
     if CONFIG.match(word) or CONFIG.match(plain(getattr(annotated, "__name__", ""))) or is_dataclass(annotated):
         return build_configuration(annotated, name, owner, sizes)
@@ -136,36 +141,42 @@ def guess_value(parameter: inspect.Parameter, owner: Any, sizes: Sizes, library_
         weights = np.random.default_rng([*parameter.name.encode()]).standard_normal(shape) * sizes.m**-0.5
         library = library_by_name(library_name)
         return library.into(weights, library.widest)
-    for attention in attentions_of_file(owner) if "att" in plain(parameter.name) else ():
+    for attention in list_attentions(owner) if "att" in plain(parameter.name) else ():
         with suppress(UncalledError):
             return build(attention, constructor_arguments(attention, sizes, library_name), 0)
     return None if re.search("None|Optional", str(parameter.annotation)) else ...
 
 
 def guess_option(parameter: inspect.Parameter, owner: Any, sizes: Sizes) -> Any:
-    """Guess an argument of unknown meaning: a string with which the code compares it, or else the width, or `...`."""
+    """Guess an argument of unknown meaning: a string that the code compares it with, or the width if it may be a size.
+
+    Returns `...` if neither fits.
+    """
     option = re.search(rf"\b{parameter.name}\s+(?:not )?(?:in\s*\W|==)\s*(['\"])(\w+)\1", source_of(owner))
     may_be_size = parameter.annotation is parameter.empty or re.search(r"\bint\b", str(parameter.annotation).lower())
     return option[2] if option else sizes.m if may_be_size else ...
 
 
-def attentions_of_file(owner: Any) -> list[Any]:
-    """Return the attention classes in a class's file whose instances it may take as an argument, likeliest first."""
-    classes = [one for name, one in module_namespace(owner).items() if "att" in plain(name) and inspect.isclass(one)
+def list_attentions(owner: Any) -> list[Any]:
+    """Return the attention classes in the owner's file that it may take as an argument, likeliest first.
+
+    Classes that need another attention class as an argument are left out.
+    """
+    classes = [one for name, one in get_namespace(owner).items() if "att" in plain(name) and inspect.isclass(one)
                and one.__module__ == owner.__module__]  # fmt: skip
     complete = [one for one in classes if not any("att" in plain(each.name) for each in
                 every_parameter(one, one.__name__) if is_required(each))]  # fmt: skip
     return sorted(complete, key=lambda one: not re.search("Full|Dot|Scaled", one.__name__))
 
 
-def module_namespace(owner: Any) -> dict[str, Any]:
+def get_namespace(owner: Any) -> dict[str, Any]:
     return vars(sys.modules.get(owner.__module__, typing))  # without a module, annotations may still name types
 
 
 def find_annotated_class(parameter: inspect.Parameter, owner: Any) -> Any:
-    """Return the class that annotates a parameter, also if the annotation is a string; None if it is not a class."""
+    """Return the class in a parameter's annotation, which may be a string; None if the annotation is not a class."""
     written = parameter.annotation
-    annotation = module_namespace(owner).get(written.strip("'\" ")) if isinstance(written, str) else written
+    annotation = get_namespace(owner).get(written.strip("'\" ")) if isinstance(written, str) else written
     return annotation if inspect.isclass(annotation) and annotation not in (parameter.empty, Any) else None
 
 
@@ -175,7 +186,7 @@ def build_configuration(annotated: Any, name: str, owner: Any, sizes: Sizes) -> 
     if config_class in (None, dict, object, Mapping):
         return Bag(sizes)
     config = build(config_class, constructor_arguments(config_class, sizes, "", of_config=True), 0)
-    if getattr(config, "_attn_implementation", "") is None:  # of transformers, which would choose a fused kernel
+    if getattr(config, "_attn_implementation", "") is None:  # transformers would choose a fused kernel
         config._attn_implementation = "eager"
     for field in re.findall(rf"\b{name}\.(\w+)", source_of(owner)):
         if not hasattr(config, field) and value_of(field, sizes) is not ...:
@@ -186,7 +197,7 @@ def build_configuration(annotated: Any, name: str, owner: Any, sizes: Sizes) -> 
 
 def find_configuration_class(owner: Any) -> Any:
     """Return `BertConfig` for `BertSelfAttention`, or else the first configuration class defined in the same module."""
-    classes = [one for name, one in module_namespace(owner).items() if inspect.isclass(one)
+    classes = [one for name, one in get_namespace(owner).items() if inspect.isclass(one)
                and CONFIG.match(plain(name)) and name != owner.__name__]  # fmt: skip
     namesakes = [one for one in classes if owner.__name__.startswith(re.split("Config|Args", one.__name__)[0])]
     in_module = (one for one in classes if one.__module__ == owner.__module__)
@@ -240,7 +251,10 @@ def call_text(name: str, arguments: Mapping[str, Any]) -> str:
 
 
 def format_value(value: Any) -> str:
-    """Return a value as Python code; of a configuration object, only the sizes, or what a `Bag` recorded."""
+    """Return a value as Python code.
+
+    A configuration object is shown with its sizes only, and a `Bag` with the settings that were read.
+    """
     fields = {name: field for name, field in fields_of(value).items()
               if isinstance(value, Bag) or letter_of(name) in ("h", "g", "d", "m")}  # fmt: skip
     if fields or isinstance(value, Bag):

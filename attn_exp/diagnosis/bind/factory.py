@@ -4,7 +4,7 @@
         return layer, {"x": torch.randn(2, 5, 24)}, {"heads": 4}
 
 `bind_factory` calls the factory, sorts what it returned into inputs, fixed values and masks (`split_inputs`), finds the
-layouts (`axes_of_inputs`), and calls the callable once (`layer_of_factory`). `describe_factory` writes the draft.
+layouts (`find_input_axes`), and calls the callable once (`make_layer`). `describe_factory` writes the draft.
 """
 
 from __future__ import annotations
@@ -81,8 +81,9 @@ def is_factory(function: Any) -> bool:
 def bind_factory(factory: OwnFunction) -> Layer:
     """Call a factory and return the layer that it describes.
 
-    The factory returns `(callable, inputs)` or `(callable, inputs, options)`. Inputs are arrays by role, or the
-    callable's positional or keyword arguments, whose names then tell which are arrays; the rest stay fixed.
+    The factory returns `(callable, inputs)` or `(callable, inputs, options)`. The inputs are either arrays by role, or
+    the callable's positional or keyword arguments. In the second case, the names of its parameters tell which arguments
+    are the arrays; all others keep their values.
 
     Raises:
         UncalledError: the factory raised an error or returned something else, or its callable rejects the inputs.
@@ -93,7 +94,7 @@ def bind_factory(factory: OwnFunction) -> Layer:
         raise UncalledError(f"{factory.name}() must return (callable, inputs) or (callable, inputs, options)")
     function, given, options = (*returned, {})[:3]
     arguments = find_memory(
-        read_arguments(parameters_of_callable(function, given)), source_of(getattr(function, "forward", function))
+        read_arguments(list_parameters(function, given)), source_of(getattr(function, "forward", function))
     )
     inputs, fixed, masks = split_inputs(factory, function, arguments, given, options)
     wrong = [*(f"input `{role}`" for role in set(inputs) - set(ARRAYS)),
@@ -104,22 +105,23 @@ def bind_factory(factory: OwnFunction) -> Layer:
     owner = owner_in(function)
     if kind_of(owner) == "torch":
         leave_out_norms(owner)
+    # a fixed value with two axes is a weight matrix, unless it is a mask; square values tell the number of tokens
     mask_names = {arguments.keywords.get(role) for role in MASKS}
     matrices = [name for name, value in fixed.items() if getattr(value, "ndim", 0) == 2 and name not in mask_names]
     lengths = {value.shape[-1] for value in (*fixed.values(), *masks.values())
                if len(getattr(value, "shape", ())) > 1 and value.shape[-1] == value.shape[-2]}  # fmt: skip
-    axes = axes_of_inputs(
+    axes = find_input_axes(
         factory, inputs, options, widths_of_weights(owner), lengths, projects=bool(matrices) or has_parameters(owner)
     )
     try:
-        return layer_of_factory(factory, function, arguments, fixed, inputs, axes, options)
+        return make_layer(factory, function, arguments, fixed, inputs, axes, options)
     except UncalledError:
         if not masks:
             raise
-        return layer_of_factory(factory, function, arguments, fixed | masks, inputs, axes, options)
+        return make_layer(factory, function, arguments, fixed | masks, inputs, axes, options)
 
 
-def parameters_of_callable(function: Any, given: Sequence[Any] | Mapping[str, Any]) -> list[inspect.Parameter]:
+def list_parameters(function: Any, given: Sequence[Any] | Mapping[str, Any]) -> list[inspect.Parameter]:
     """Return the parameters of a callable, none if they are unknown; for `**kwargs`, one for each name in `given`."""
     inner = getattr(function, "call" if kind_of(function) == "keras" else "forward", function)
     try:
@@ -145,7 +147,7 @@ def split_inputs(
     """
     if isinstance(given, Mapping) and set(given) <= set(ARRAYS):
         return given, {}, {}
-    keyword, polarity = mask_option(factory, options.get("mask"))
+    keyword, polarity = read_mask_option(factory, options.get("mask"))
     names = {**arguments.keywords, **arguments.arrays}
     roles = {name: role for role, name in names.items()}
     pairs = given.items() if isinstance(given, Mapping) else zip(arguments.parameters, given, strict=False)
@@ -175,7 +177,7 @@ def make_open_mask(mask: Any, fill: float | bool) -> Any:
     return mask.clip(0, 0) + (0 if "float" in dtype and float(mask.min()) < -100 else float(fill))  # -inf is added
 
 
-def axes_of_inputs(
+def find_input_axes(
     factory: OwnFunction, inputs: Mapping[str, Any], options: Mapping[str, Any], widths: Sequence[int],
     lengths: Collection[int], *, projects: bool,
 ) -> dict[str, str]:  # fmt: skip
@@ -197,7 +199,7 @@ def axes_of_inputs(
     axes = dict[str, str]()
     for role, array in inputs.items():
         written = layout.get(role, "") if isinstance(layout, Mapping) else layout
-        axes[role] = re.sub(r"[^a-z]", "", written) or likeliest_layout(array.shape, usual, widths, lengths)
+        axes[role] = re.sub(r"[^a-z]", "", written) or choose_layout(array.shape, usual, widths, lengths)
         if len(axes[role]) != array.ndim:
             raise UncalledError(f"{factory.name}(): layout {axes[role]!r} does not fit `{role}`, "
                                 f"which has {array.ndim} axes")  # fmt: skip
@@ -218,10 +220,10 @@ def list_usual_layouts(inputs: Mapping[str, Any], heads: int, projects: bool) ->
     return usual | ({4: ("bthd",)} if is_bthd else {})
 
 
-def likeliest_layout(
+def choose_layout(
     shape: Sequence[int], usual: Mapping[int, Sequence[str]], widths: Sequence[int], lengths: Collection[int]
 ) -> str:
-    """Return the usual layout whose token axis or channel axis has a known length, or else the first."""
+    """Return the usual layout in which the token axis or the channel axis has a known length; by default, the first."""
     layouts = usual.get(len(shape), [""])
     if "btm" in layouts and shape[0] in lengths and shape[1] not in lengths:
         return "tbm"
@@ -229,7 +231,7 @@ def likeliest_layout(
     return next(iter(fitting), "bhwc" if "bhwc" in layouts and shape[1] == shape[2] else layouts[0])
 
 
-def layer_of_factory(
+def make_layer(
     factory: OwnFunction, function: Any, arguments: Arguments, fixed: Mapping[str, Any], inputs: Mapping[str, Any],
     axes: dict[str, str], options: Mapping[str, Any],
 ) -> Layer:  # fmt: skip
@@ -241,10 +243,10 @@ def layer_of_factory(
     owner = owner_in(function)
     first = next(iter(inputs.values()))
     layer_library = library_of_kind(kind_of(function), function) if kind_of(function) != "plain" else ""
-    name, dtype = layer_library or library_of(first), str(first.dtype).removeprefix("torch.")
-    backend = load_library(name)
+    library_name, dtype = layer_library or library_of(first), str(first.dtype).removeprefix("torch.")
+    backend = load_library(library_name)
     passes_names = fixed or all(role in arguments.arrays for role in inputs)
-    keyword, polarity = mask_option(factory, options.get("mask"))
+    keyword, polarity = read_mask_option(factory, options.get("mask"))
     mask_roles = {name: role for role, name in arguments.keywords.items() if role in MASKS and role != "memory_mask"}
     option = {mask_roles.get(keyword, "mask"): keyword} if keyword else {}
     names = {**arguments.keywords, **option, **arguments.arrays}
@@ -262,29 +264,31 @@ def layer_of_factory(
         by_name = {names.get(role, role): value for role, value in by_role.items()}
         return function(*([] if passes_names else arrays.values()), **{**fixed, **by_name})
 
-    example = {role: convert(np.asarray(array)) if layer_library and library_of(array) != name else array
+    example = {role: convert(np.asarray(array)) if layer_library and library_of(array) != library_name else array
                for role, array in inputs.items()}  # fmt: skip
     output = run_foreign(lambda: call(example, {}), f"the callable from {factory.name}() could not be called")
     axis_sizes = {role: dict(zip(axes[role], map(int, array.shape), strict=True)) for role, array in inputs.items()}
     lengths = reduce(or_, axis_sizes.values(), dict[str, int]())
     lengths |= {"t": lengths["h"] * lengths["w"]} if "w" in lengths else {}
     sizes = find_sizes(owner, axis_sizes, lengths, options.get("heads"))
-    masks = {role: word for role, word in names.items() if role in MASKS and role not in inputs}
-    keywords = {role: word for role, word in names.items() if role not in inputs and word not in fixed}
-    keywords |= {role: word for role, word in masks.items() if fixed.get(word, ...) is not None}
-    columns = [word for word, value in fixed.items() if tuple(getattr(value, "shape", ()))[-1:] == (1,)]
-    unknown = [word for word in arguments.unknown if word not in arguments.fixed]
-    unknown += [word for word in masks.values() if word not in keywords.values() or word in columns]
-    parts = [part for value in fixed.values() for part in (value if isinstance(value, tuple | list) else [value])]
-    counts = [value for word, value in fixed.items() if type(value) is int and re.search("len|seq|tokens", word)]
+    masks = {role: name for role, name in names.items() if role in MASKS and role not in inputs}
+    keywords = {role: name for role, name in names.items() if role not in inputs and name not in fixed}
+    keywords |= {role: name for role, name in masks.items() if fixed.get(name, ...) is not None}
+    # a mask that is a column, or that the factory sets to None, counts as unknown
+    columns = [name for name, value in fixed.items() if tuple(getattr(value, "shape", ()))[-1:] == (1,)]
+    unknown = [name for name in arguments.unknown if name not in arguments.fixed]
+    unknown += [name for name in masks.values() if name not in keywords.values() or name in columns]
+    # an image, or a fixed value as long as the input, fixes the number of tokens
     tokens = lengths.get("t")
-    known = {word for role, word in names.items() if role in (*MASKS, *ROTARY)}
-    others = [word for word, value in fixed.items() if getattr(value, "ndim", 0) > 1 and word not in known
-              and not side_of_name(word).startswith("W")]  # fmt: skip
+    parts = [part for value in fixed.values() for part in (value if isinstance(value, tuple | list) else [value])]
+    counts = [value for name, value in fixed.items() if type(value) is int and re.search("len|seq|tokens", name)]
+    known_arrays = {name for role, name in names.items() if role in (*MASKS, *ROTARY)}
+    other_arrays = [name for name, value in fixed.items() if getattr(value, "ndim", 0) > 1 and name not in known_arrays
+                    and not side_of_name(name).startswith("W")]  # fmt: skip
     return Layer(
-        factory.name, name, owner, axes, sizes,
+        factory.name, library_name, owner, axes, sizes,
         keep_layout(call, output, next(iter(axes.values())), tuple(first.shape)), convert, keywords, arguments.defaults,
-        constructor_call=f"{factory.name}()", unknown=tuple(unknown), fixed=tuple(others), mask_true=polarity,
+        constructor_call=f"{factory.name}()", unknown=tuple(unknown), fixed=tuple(other_arrays), mask_true=polarity,
         lengths={letter: size for letter, size in lengths.items() if letter in ("bhtsw" if "w" in lengths else "bts")},
         weights={side: backend.back(one) for side, one in (options.get("weights") or {}).items()}
         or find_weights(fixed, backend),
@@ -311,7 +315,7 @@ def find_sizes(
 
 
 def find_weights(fixed: Mapping[str, Any], backend: Library) -> dict[str, Array]:
-    """Return the weight matrices among fixed values, by role; a list of matrices has one for each head."""
+    """Return the weight matrices among fixed values, by role; a list with one matrix per head is concatenated."""
     names = {side_of_name(name): name for name in fixed}
     values = {side: fixed[names[side]] for side in ("W_q", "W_k", "W_v", "W_o") if side in names}
     heads = {side: [backend.back(matrix) for matrix in (value if isinstance(value, list | tuple) else [value])]
@@ -320,7 +324,7 @@ def find_weights(fixed: Mapping[str, Any], backend: Library) -> dict[str, Array]
     return {side: np.concatenate(matrices, axis=-1) for side, matrices in heads.items()} if are_matrices else {}
 
 
-def mask_option(factory: OwnFunction, option: Any) -> tuple[str, str]:
+def read_mask_option(factory: OwnFunction, option: Any) -> tuple[str, str]:
     """Return the mask keyword and the mask polarity from the option `mask`.
 
     The option is `"attn_mask"`, `("attn_mask", "hides")`, or `{"keyword": "attn_mask", "true": "hides"}`. The polarity

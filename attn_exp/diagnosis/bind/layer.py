@@ -78,7 +78,7 @@ class Layer:
 
 
 def keep_layout(call: Callable[..., Any], output: Any, layout: str, shape: Shape) -> Callable[..., Any]:
-    """Return a call whose output has the layout of its input: from columns of tokens, a layer may compute rows.
+    """Return a call whose output has the layout of its input: rows from a layer of columns `[c t]` are transposed.
 
     Args:
         call: a call of the layer.
@@ -109,10 +109,13 @@ LIBRARIES = ("builtins", "torch", "flax", "haiku", "equinox", "keras", "jax", "j
 
 @dataclass
 class Runner:
-    """A callable layer: `forward` has its signature, `run` calls it, `finish` fills its parameters once.
+    """A layer that can be called.
 
-    `finish` runs after the first call, which creates lazy parameters. `target` owns the parameters; a `bare` layer has
-    none: it takes q, k and v as heads, and has no projections.
+    - `target`: the object with the parameters.
+    - `forward`: the method that has the signature of the call.
+    - `run`: calls the layer.
+    - `finish`: fills the parameters. It is called once, after the first call, which creates lazy parameters.
+    - `bare`: the layer has no parameters: it takes q, k and v as heads, and does not project them.
     """
 
     target: Any
@@ -142,7 +145,7 @@ class BuildPlan:
         kind: a key of HOMES, or `plain`.
         library: the library of its arrays.
         owner: the class or the object.
-        arguments: the arguments of the constructor; of an object, none.
+        arguments: the arguments of the constructor; empty for an object.
         is_class: whether `owner` is a class.
         method: the name of the method that computes attention, or an empty string if it is to be found.
         seed: seeds the global random generators before the class is called.
@@ -218,12 +221,12 @@ def method_of(target: Any) -> Callable[..., Any]:
 def fill_if_flat(array: Array, index: int) -> Array:
     """Replace an array that is all zeros, all ones, nearly zero or uninitialized memory with random numbers.
 
-    `index` counts the parameters of a layer, so that each has other numbers.
+    `index` counts the parameters of a layer, so that each gets different numbers.
     """
     rng = np.random.default_rng([index, array.size])
     noise = rng.standard_normal(array.shape) * (array.shape[-1] ** -0.5 if array.ndim > 1 else 0.5)
     uses_memory = not (np.isfinite(array) & (np.abs(array) < 1e6)).all()
-    is_tiny = array.size and np.abs(array).max() < 1e-3  # otherwise a residual drowns its effect
+    is_tiny = array.size and np.abs(array).max() < 1e-3  # a residual would hide its effect
     is_flat = uses_memory or is_tiny or (array.size and array.flat[0] in (0, 1) and (array == array.flat[0]).all())
     filled = noise + (0 if uses_memory or is_tiny else array.flat[0])
     return np.asarray(filled).astype(array.dtype) if is_flat else array

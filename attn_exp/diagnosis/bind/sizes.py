@@ -1,6 +1,6 @@
 """Choose the sizes that a class is built with, and values for its settings by their names.
 
-`letter_of("num_heads")` is "h", and `value_of("num_heads", Sizes(h=4, d=6, m=24, g=4))` is 4. `sizes_to_try` yields
+`letter_of("num_heads")` is "h", and `value_of("num_heads", Sizes(h=4, d=6, m=24, g=4))` is 4. `sizes_to_try` returns
 the sizes in the order of the attempts; `sizes_of_layer` reads the sizes of the finished layer from its attributes.
 """
 
@@ -86,8 +86,10 @@ PARTS = (
 class Sizes:
     """Sizes to build a layer with: `h` heads of size `d`, width `m`, `g` key/value heads.
 
-    `fixed` has the letters of sizes that the user or the file sets; these override the constructor's defaults.
-    `guesses` means that arguments of unknown meaning get a value too.
+    - `dropout`: the dropout rate.
+    - `causal`: switch on a causal mask.
+    - `fixed`: the letters of sizes that the user or the file sets; these override the constructor's defaults.
+    - `guesses`: also choose values for arguments of unknown meaning.
     """
 
     h: int
@@ -136,7 +138,7 @@ def replace_default(parameter: inspect.Parameter, sizes: Sizes, siblings: Collec
     if isinstance(default, bool) and sizes.causal and (letter == "causal" or name == "mask"):
         return True
     is_size = letter in ("h", "g", "d", "m") and (len(name) > 1 or letter == "h")  # `d = 3` may be anything
-    can_stay = letter == "g" and "g" not in sizes.fixed  # and it divides the number of heads
+    can_stay = letter == "g" and "g" not in sizes.fixed  # if it also divides the number of heads
     is_replaced = (
         (type(default) is int and is_size and not (can_stay and 0 < default < sizes.h and sizes.h % default == 0)),
         (default is None and letter in ("h", "g", "d") and letter in sizes.fixed and name not in ("kdim", "vdim")),
@@ -149,11 +151,15 @@ def replace_default(parameter: inspect.Parameter, sizes: Sizes, siblings: Collec
 
 
 def sizes_to_try(owner: Any, request: Request, drops: bool) -> list[Sizes]:
-    """Return sizes to build a class with: the first that works is used.
+    """Return the sizes to build a class with, in the order of the attempts; the first that works is used.
 
-    The head size is 6 with dropout (if `drops`), 6 without, and 8; then follow the class's default number of heads, and
-    head size 6 with guesses. Classes that rotate queries and keys get 8 and 16 instead, and so do 6 heads, which must
-    not be confused with the head size. A size that the user or the file fixes is the only one.
+    1. Head size 6 with dropout, if `drops`.
+    2. Head size 6 without dropout, then 8.
+    3. The class's default number of heads, unless the user sets one.
+    4. Head size 6, with values for arguments of unknown meaning.
+
+    Head sizes 8 and 16 replace 6 and 8 if the class rotates queries and keys, or if there are 6 heads: the number of
+    heads and the head size must differ. A head size that the user or the file sets replaces both.
     """
     defaults = {letter_of(one.name): one.default for one in every_parameter(owner, owner.__name__)}
     constants = {letter: size for letter, size in sizes_of_file(owner).items() if letter not in defaults}

@@ -40,12 +40,16 @@ PASTED = re.compile(r"\[[\[\s]*(?:[-+.\d\u2212]|nan\b|inf\b)")
 
 @dataclass(frozen=True, eq=False)
 class Box:
-    """The given numbers of one stage, in the shape of the full array, NaN where none is given.
+    """The numbers that a person gave for one stage.
 
-    `tolerances` says how far each number may differ from a result, and `own_tolerances` the same if only its own
-    digits counted: next to 0.25, the number 0.5 has 0.005 and 0.05. `names` are the row and column names, and `note`
-    describes how an ambiguous input was read. `roundings` is how far each number may have been rounded before later
-    boxes used it: 0 where it is exactly right. None stands for `tolerances`.
+    - `values`: the numbers in the full array of the stage, NaN where none is given.
+    - `tolerances`: how far each number may differ from a result, if all are as precise as the one with most decimals.
+    - `own_tolerances`: the same, if each is only as precise as its own decimals. Next to 0.25, the number 0.5 has the
+      tolerance 0.005 and the own tolerance 0.05.
+    - `names`: the row names and the column names.
+    - `note`: describes how an ambiguous input was read.
+    - `roundings`: how far each number may have been rounded before later boxes used it, 0 where it is exactly right;
+      None if that is `tolerances`.
     """
 
     stage: str
@@ -157,7 +161,7 @@ def place_cells(
 ) -> Array:
     """Write numbers into an array of NaN: numbers of all heads, all heads stacked, or only the first head.
 
-    `numbers` are the values or the tolerances of `cells`, whose row and column names may say where they belong.
+    `numbers` are the values or the tolerances of `cells`. Row and column names of `cells` may say where they belong.
     """
     full = np.full(shape, np.nan)
     if numbers.ndim == 3:
@@ -202,9 +206,9 @@ def find_indices(names: tuple[str, ...], tokens: tuple[str, ...], count: int, la
 class Cells:
     """Numbers as the user gave them, NaN where a cell was left out, with row and column names if there are any.
 
-    `tolerances` is half a unit of the last decimal of each number, if all have as many decimals as the longest;
-    `own_tolerances` is half a unit of the last decimal that the number has. `dtype_error` is the relative rounding
-    error of the dtype.
+    - `tolerances`: half a unit of the last decimal, if all numbers have as many decimals as the one with most.
+    - `own_tolerances`: half a unit of the last decimal that each number itself has.
+    - `dtype_error`: the relative rounding error of the dtype.
     """
 
     values: Array
@@ -225,7 +229,7 @@ def read_cells(given: Any, key: str) -> Cells:
         text = strip_wrapper(str(given)).strip()
         if text.startswith("["):
             return parse_cells(parse_lists(text, key), key)
-        words = text.replace(",", " ").split()  # a row of numbers may stand without brackets
+        words = text.replace(",", " ").split()  # a row of numbers needs no brackets
         if words and all(map(NUMBER.fullmatch, words)) and not Path(text).is_file():
             return parse_cells(words, key)
         return read_file(Path(text), key)
@@ -276,9 +280,13 @@ def clean_number(word: str) -> str:
 
 
 def find_half_units(words: Sequence[str], *, shared: bool) -> Array:
-    """Return half a unit of the last decimal of each number; `shared` as if all had as many decimals as the longest."""
+    """Return half a unit of the last decimal of each number.
+
+    With `shared`, all numbers count as having as many decimals as the one with most.
+    """
     digits = {word: count_digits(word) for word in words if NUMBER.fullmatch(word)}
     longest = most_decimals([*digits.values()])
+    # 1.5e-3 has 1 - (-3) decimals; only numbers without a power of ten may lack trailing zeros
     last_decimals = {
         word: decimals - power if power is not None else longest if shared else decimals
         for word, (decimals, power) in digits.items()
@@ -326,6 +334,7 @@ def read_table(text: str, key: str) -> Cells:
         raise UserError(f"{key}: the file is empty")
     header = rows[0] if has_column_names(rows[0], rows[1:], key, is_number) else None
     body = rows[1:] if header else rows
+    # above the row names, the header has an empty cell or no cell
     has_corner = header is not None and (not header[0].strip() or len(header) == len(body[0]) - 1)
     has_names = has_corner or all(not is_number(row[0]) and len(row) > 1 for row in body)
     numbers = parse_cells([list(row[has_names:]) for row in body], key)

@@ -2,9 +2,13 @@
 
 In: a `Sheet`, its exact numbers, and what every mistake would give. Out: a `Judged`, from `Judge.grade`.
 
-A number is right, or follows from the earlier boxes, as written or corrected. Any other number is explained by the
-first of these that fits: right numbers written differently (coarser, truncated, in percent, transposed), a mistake in
-this box only, two swapped rows or columns, or a slip in a few cells. Each box may have its own mistake or slip.
+A number counts if it is right, or if it follows from the numbers in the earlier boxes, as written or after correction.
+Other numbers of a box are explained by the first of these that fits:
+
+- They are right but written differently: coarser, truncated, in percent, or transposed.
+- This box has a mistake of its own.
+- Two rows or columns are swapped.
+- A few cells have slips.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ from attn_exp.diagnosis.classroom.boxes import TURNED, Box
 from attn_exp.diagnosis.classroom.numbers import Prediction, case_of, count_bits
 from attn_exp.diagnosis.classroom.worksheet import (
     FEW,
+    MOST_DRIFT,
     Sheet,
     Slip,
     compute_stage,
@@ -43,12 +48,15 @@ WRITTEN, MISTAKE, EXCHANGED, SLIP, UNKNOWN, COARSE = (
 )  # fmt: skip
 """Kinds of remarks on a box that is not simply right.
 
-Right in another notation; a mistake; boxes, rows or columns swapped; a slip; wrong without explanation; too coarse.
+- `WRITTEN`: right, but in another notation.
+- `EXCHANGED`: boxes, rows or columns are swapped.
+- `UNKNOWN`: wrong without explanation.
+- `COARSE`: rounded too coarsely.
 """
 LEAST_WRONG = 3
-"""Minimum number of wrong cells that a mistake in one box must explain; one less within some rows or heads."""
+"""Minimum number of wrong cells that a mistake in one box must explain; one fewer in some rows or heads only."""
 SPARE_BITS = 6.0
-"""Information that a box needs, in bits, beyond what it takes to choose among mistakes."""
+"""Bits of information that the numbers of a box must contain before a mistake is named."""
 SAME = 1e-9
 """Numbers that differ by less than this count as the same."""
 NUMERALS = ("no", "one", "two", "three", "four", "five", "six")
@@ -65,7 +73,10 @@ SKIPPING_NAMES = {
     ("logits", "no_scale"): "softmax_of_scores", ("masked", "causal_ignored"): "softmax_before_mask",
     ("masked", "mask_ignored"): "softmax_before_mask", ("weights", "no_softmax"): "weights_left_out",
 }  # fmt: skip
-"""Names of the mistakes in which a right box is not used."""
+"""Names for skipping a right box, by that box and by the mistake that the next box seems to contain.
+
+If the box of logits is right and the weights look like `no_scale`, the softmax was applied to the scores.
+"""
 SKIPPABLE = ("logits", "masked", "weights", "context")
 """Boxes that may be right without being used."""
 PaperMistake = tuple[str, str, str, Change]
@@ -85,7 +96,12 @@ class Remark:
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """A graded sheet: which cells are wrong or follow from wrong ones, the remarks, and the right numbers."""
+    """A graded sheet.
+
+    - `wrong`: which cells of each box are wrong.
+    - `follows`: which cells are not right, but follow from wrong ones.
+    - `expected`: for each box with wrong cells, what follows from the boxes before it as written.
+    """
 
     wrong: dict[str, Array]
     follows: dict[str, Array]
@@ -106,10 +122,14 @@ class PossibleMistake:
 
 @dataclass(eq=False)
 class Judge:
-    """Grades the boxes of a sheet in order, given the `exact` numbers and what every mistake of the catalogue gives.
+    """Grades the boxes of a sheet in order.
 
-    If `without_remarks` is true, the cells are graded without remarks. `graded` are the boxes that are graded already,
-    as written, and `corrected` the same boxes with right numbers in wrong cells, where the mistake is understood.
+    - `exact`: the right numbers of all stages.
+    - `catalogue`: what every mistake would produce.
+    - `digits`: the required number of decimals.
+    - `without_remarks`: grade the cells, but do not explain them.
+    - `graded`: the boxes that are graded already, as written.
+    - `corrected`: the same boxes; if the error is understood, wrong cells have the expected numbers.
     """
 
     sheet: Sheet
@@ -161,7 +181,7 @@ class Judge:
         return Judged(wrong_cells, follows, tuple(remarks), expected)
 
     def find_wrong_cells(self, index: int, box: Box) -> Array:
-        """Return a mask of the cells that are not right and follow from neither the written nor the corrected boxes."""
+        """Return a mask of the cells that are not right and do not follow from earlier boxes, written or corrected."""
         is_wrong = box.misses(get_stage(self.exact, box))
         for earlier_boxes in (self.graded, self.corrected):
             if is_wrong.any() and (index or self.sheet.open):
@@ -191,7 +211,7 @@ class Judge:
         without_zeros = replace(box, own_tolerances=find_own_tolerances(box.values))  # as if 0.50 were written 0.5
         for other in (box, without_zeros):
             if 1 <= (decimals := count_decimals([other])) < self.digits:
-                yield coarse_text(decimals, self.digits), with_tolerance(box, decimals)
+                yield describe_rounding(decimals, self.digits), with_tolerance(box, decimals)
         yield CUT_TEXT, undo_truncation(box)
 
     def explain(self, index: int, box: Box, is_wrong: Array) -> tuple[Remark, Box]:
@@ -213,7 +233,7 @@ class Judge:
         elif are_integers:
             kind, says = COARSE, "rounded to whole numbers, which is too coarse to count as right"
         elif not are_many:
-            kind, says = SLIP, slip_text(box, is_wrong, expected)
+            kind, says = SLIP, format_slip(box, is_wrong, expected)
         else:
             return Remark(box.stage, UNKNOWN, f"no known mistake gives the numbers of {box.stage}"), box
         return Remark(box.stage, kind, says), corrected
@@ -250,7 +270,7 @@ class Judge:
         return None if computed is None else computed[0].reshape(exact.shape)
 
     def find_mistake(self, index: int, box: Box, is_wrong: Array) -> Remark | None:
-        """Return the mistake in this box that explains its wrong numbers: all, or those of some heads or rows."""
+        """Return the mistake in this box that explains its wrong numbers, at least those of some heads or rows."""
         if np.ptp(box.values[is_wrong]) == 0 or self.measure_information(box, is_wrong) < SPARE_BITS:
             return None
         for cells, where in split_by_heads_and_rows(box, is_wrong):  # an empty `where` stands for the whole box
@@ -262,9 +282,10 @@ class Judge:
         return None
 
     def find_mistake_in(self, index: int, box: Box, cells: Array) -> PossibleMistake | None:
-        """Return the first mistake that explains these cells; in q, k or v, the one that fits the three best.
+        """Return the first mistake that explains these cells, or in q, k or v the one that fits all three best.
 
-        In the last box, which no other depends on, return two joined by "or" if they explain it equally.
+        In the last box, no later box can decide between two mistakes: if a second one explains the cells, both are
+        joined by "or".
         """
         fitting = [
             mistake
@@ -282,8 +303,8 @@ class Judge:
     def measure_information(self, box: Box, is_wrong: Array) -> float:
         """Return the information in the given cells of a box, in bits.
 
-        It is the larger of two measures: how far mistakes spread these numbers, and how many other numbers of the
-        expected range could be in the wrong cells.
+        It is the larger of two measures: by how much the known mistakes would change these numbers, and how many
+        numbers within the range of the right ones could be in the wrong cells.
         """
         exact = get_stage(self.exact, box)
         finite = np.zeros(1) if exact is None else exact[np.isfinite(exact)]
@@ -294,7 +315,7 @@ class Judge:
         )
 
     def count_missed_sides(self, mistake: PossibleMistake) -> int:
-        """Count the numbers of q, k and v that a mistake does not reproduce; the likeliest one misses the fewest."""
+        """Count the numbers of q, k and v that a mistake does not reproduce; the likeliest mistake has the fewest."""
         computed = run_recipe(self.sheet, mistake.recipe)
         return sum(int(box.misses(get_stage(computed, box)).sum()) for box in self.sheet.boxes if box.stage in "qkv")
 
@@ -321,7 +342,7 @@ class Judge:
             return None
         predicted = computed[0].reshape(box.values.shape)
         with np.errstate(invalid="ignore"):
-            if box.misses(predicted, 40 * box.tolerances).all():  # far off: no need to propagate rounding
+            if box.misses(predicted, MOST_DRIFT * box.tolerances).all():  # rounding cannot explain any cell
                 return None
         return (
             find_unfollowed(replace(self.sheet, boxes=(*earlier, box)), mistake.recipe, len(earlier))
@@ -347,14 +368,17 @@ class Judge:
 
 
 def split_by_heads_and_rows(box: Box, is_wrong: Array) -> Iterator[tuple[Array, str]]:
-    """Yield the cells that one mistake may explain, with a phrase if these are only some heads or rows."""
+    """Yield masks of cells that one mistake may explain, with a phrase such as "In row she only: ".
+
+    The phrase is empty for the whole box.
+    """
     everywhere = np.ones_like(is_wrong)
     heads = is_wrong.any(axis=(-2, -1), keepdims=True) if box.values.ndim == 3 else everywhere
     if heads.all():
         yield everywhere, ""
     else:
         yield heads & everywhere, f"In head {', '.join(str(head + 1) for head in np.flatnonzero(heads))} only: "
-    rows = is_wrong.any(axis=-1, keepdims=True)  # of each head
+    rows = is_wrong.any(axis=-1, keepdims=True)
     names = [box.names[0][row] for row in np.flatnonzero(rows.reshape(-1, rows.shape[-2]).any(axis=0))]
     if not rows.all() and len(names) < rows.shape[-2]:
         yield rows & everywhere, f"In row {' and '.join(names)} only: "
@@ -420,7 +444,7 @@ def find_paper_mistakes(sheet: Sheet) -> list[PaperMistake]:
 
 
 def list_wrong_projections(side: str) -> Iterator[PaperMistake]:
-    """Yield mistakes in the projection of q, k or v: none, or the matrix of another side."""
+    """Yield mistakes in the projection of q, k or v: leaving it out, or using the matrix of another side."""
     fix = f"{side} = x W_{side}"
     says = f"x itself is used as {side}: W_{side} is left out."
     yield "no_projection", says, fix, around("project", partial(project_with_other, side, ""))
@@ -433,14 +457,14 @@ def list_lost_signs(sheet: Sheet) -> Iterator[PaperMistake]:
     steps = {"scores": "score", "logits": "scaled", "context": "mix", "output": "mix"} | dict.fromkeys("qkv", "place")
     for stage, array in (run_recipe(sheet, sheet.right) or {}).items():
         if stage in steps and (array < 0).any():
-            says = f"All minus signs of {stage} are lost.", f"{stage} keeps its signs"
-            yield "signs_lost", *says, around(steps[stage], partial(drop_signs, stage))
+            change = around(steps[stage], partial(drop_signs, stage))
+            yield "signs_lost", f"All minus signs of {stage} are lost.", f"{stage} keeps its signs", change
 
 
 def drop_signs(stage: str, step: Step, *inputs: Any) -> Array:
     """Return the absolute values of a step's result; if `stage` is q, k or v, leave the other two unchanged."""
     array: Array = step(*inputs)
-    return array if stage in "qkv" and inputs[1] != stage else np.abs(array)
+    return array if stage in "qkv" and inputs[1] != stage else np.abs(array)  # `place` gets the side as inputs[1]
 
 
 def repeat_head(head: int, gather: Step, setup: Any, context: Array) -> Array:
@@ -502,7 +526,7 @@ def mark_exact(box: Box, exact: Stages) -> Box:
 # Right numbers in other notations
 
 
-def coarse_text(decimals: int, required: int) -> str:
+def describe_rounding(decimals: int, required: int) -> str:
     plural = "decimal" if decimals == 1 else "decimals"
     return f"rounded too coarsely, to {NUMERALS[decimals]} {plural} instead of {NUMERALS[required]}"
 
@@ -527,7 +551,10 @@ def count_decimals(boxes: Sequence[Box]) -> int:
 
 
 def find_own_tolerances(values: Array) -> Array:
-    """Return half a unit of the last decimal (at most the sixth), for numbers known only by value."""
+    """Return half a unit of the last nonzero decimal of each number, at most the sixth.
+
+    It stands for the precision of numbers if it is unknown how they were written.
+    """
     tolerances = np.full(values.shape, 0.5)
     with np.errstate(invalid="ignore"):
         finite_values = np.where(np.abs(values) < INTEGERS, values, 0.0)
@@ -560,8 +587,8 @@ def find_coarser(sheet: Sheet, digits: int) -> tuple[str, Sheet] | None:
     if not 1 <= decimals < digits:
         return None
     boxes = tuple(with_tolerance(box, decimals) for box in sheet.boxes)
-    return coarse_text(decimals, digits), replace(sheet, boxes=boxes)
+    return describe_rounding(decimals, digits), replace(sheet, boxes=boxes)
 
 
-def slip_text(box: Box, is_wrong: Array, expected: Array | None) -> str:
+def format_slip(box: Box, is_wrong: Array, expected: Array | None) -> str:
     return f"in {box.stage}, {Slip(box, is_wrong, expected)}"

@@ -28,8 +28,8 @@ from attn_exp.diagnosis.classroom.by_hand import (
     Remark,
     find_coarser,
     find_own_tolerances,
+    format_slip,
     mark_exact,
-    slip_text,
     undo_truncation,
 )
 from attn_exp.diagnosis.classroom.numbers import Numbers, equal_but_for_rounding
@@ -59,10 +59,12 @@ class BoxGrade:
 class Grade:
     """The grade of one student's answers.
 
-    `points` counts cells that are right or follow from wrong ones, and `most` all cells. `first_wrong` is the first
-    wrong stage, and `mistakes` names the mistakes, or the setting, that give these numbers. `summary` joins the texts
-    of the `remarks`. `cells` contains the state of each cell `[h r c]` by stage, and `expected` the right
-    numbers of boxes with wrong cells.
+    - `points`: the number of cells that are right or follow from wrong ones. `most`: the number of all cells.
+    - `first_wrong`: the first stage with wrong cells.
+    - `mistakes`: the names of the mistakes, or of the setting, that give these numbers.
+    - `summary`: the texts of the `remarks`, joined.
+    - `cells`: the state of each cell `[h r c]`, by stage.
+    - `expected`: for boxes with wrong cells, what follows from the boxes before them as written.
     """
 
     boxes: tuple[BoxGrade, ...]
@@ -86,8 +88,14 @@ def grade(
     """Grade the numbers of some stages `[h r c]`, NaN where a cell is empty or `unreadable`.
 
     A number may differ by half a unit of the last required decimal from the right number, or from what follows from the
-    rounded numbers in the boxes before it. `notes` are remarks on the file itself. `decimals` is the number of decimals
-    with which each number is written, where known.
+    rounded numbers in the boxes before it.
+
+    Args:
+        paper: the worksheet.
+        answers: the numbers by stage.
+        unreadable: masks of the cells that cannot be read, by stage.
+        notes: remarks on the file itself.
+        decimals: with how many decimals each number is written, by stage; stages may be missing.
     """
     sheet = fill_sheet(paper, tuple(box for box in make_boxes(paper, answers, decimals or {}) if box.given.any()))
     with np.errstate(all="ignore"):  # a student may write any number
@@ -180,9 +188,14 @@ def reject_copied(grade: Grade, whose: str) -> Grade:
 def judge(paper: Paper, sheet: Sheet) -> Judged:
     """Grade the cells of a sheet and explain them.
 
-    Either the whole sheet is right, perhaps in another notation; or one mistake explains all of it; or each box is
-    graded by itself. If that leaves a box unexplained, other settings, and a mistake with a slip, are tried on the
-    whole sheet.
+    The first of these that fits explains the cells:
+
+    1. The whole sheet is right, perhaps in another notation.
+    2. One mistake explains the whole sheet.
+    3. Each box is explained by itself, and no box remains unexplained.
+    4. Another setting, or a mistake together with a slip, explains the whole sheet.
+
+    If none fits, each box is graded by itself, and the unexplained ones get a remark that says so.
     """
     if not sheet.boxes or agrees(sheet, sheet.right):
         return grade_all_right(sheet)
@@ -241,7 +254,7 @@ def explain_whole_sheet(paper: Paper, sheet: Sheet) -> tuple[Remark, ...]:
     if found.names:
         remarks = describe_mistakes(paper, sheet, found.names)
         if (slip := found.slip) is not None:
-            remarks.append(Remark(slip.box.stage, SLIP, slip_text(slip.box, slip.cells, slip.expected)))
+            remarks.append(Remark(slip.box.stage, SLIP, format_slip(slip.box, slip.cells, slip.expected)))
         if found.view.sheet is not sheet:
             remarks.append(Remark("", LAYOUT, "tokens in columns"))
         return tuple(remarks)
@@ -271,10 +284,14 @@ def summarize(remarks: Sequence[Remark]) -> str:
 
 
 def describe_slips(slip_texts: Sequence[str], has_mistake: bool) -> str:
-    """Return a phrase, or a sentence if it follows a mistake; one text may list several cells, separated by "; "."""
+    """Return a phrase, or a sentence if a mistake is described before it.
+
+    One text may list several cells, separated by "; ". If there is a mistake, the expected numbers in the texts follow
+    from it.
+    """
     text = "; ".join(slip_texts)
     noun = "slips" if "; " in text else "a slip"
-    return f"With this mistake kept, also {noun}: {text}." if has_mistake else f"{noun}: {text}"
+    return f"Given this mistake, also {noun}: {text}." if has_mistake else f"{noun}: {text}"
 
 
 def describe_notations(remarks: Sequence[Remark]) -> list[str]:
@@ -290,12 +307,12 @@ def describe_notations(remarks: Sequence[Remark]) -> list[str]:
 
 
 def drop_reversed_swaps(remarks: Sequence[Remark]) -> list[str]:
-    """Leave out that k and q are swapped, because a remark says that q and k are."""
+    """Return the texts without repetitions: "k and q are swapped" repeats "q and k are swapped"."""
     reversed_pairs = [f"the boxes of {other} and {one} are swapped" for one, other in ("qk", "qv", "kv")]
     return [text for text in dict.fromkeys(remark.says for remark in remarks) if text not in reversed_pairs]
 
 
 def join_sentences(parts: Sequence[str]) -> str:
-    """Join phrases and sentences: each starts with a capital but the first, and ends with a period but the last."""
+    """Join phrases and sentences: all but the first get a capital letter, and all but the last get a period."""
     sentences = [part if part.endswith(".") else f"{part}." for part in parts[:-1]] + [*parts[-1:]]
     return " ".join(f"{part[:1].upper()}{part[1:]}" if index else part for index, part in enumerate(sentences))

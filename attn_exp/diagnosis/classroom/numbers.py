@@ -102,11 +102,11 @@ def catalogue(sheet: Sheet) -> list[Prediction]:
 
 @dataclass(frozen=True, eq=False)
 class Numbers:
-    """The boxes of a completed sheet.
+    """A sheet with numbers, and the explanations to try: the methods that return an `Explained`, or None if one fails.
 
-    `kind` is `numbers` (any numbers) or `sheet` (answers to a worksheet, whose layout is known). `catalogue` returns
-    what every mistake would produce. `variants` are those of the run, by name. The methods that return an `Explained`
-    are the explanations to try; None means that one does not fit.
+    - `catalogue`: returns what every mistake would produce.
+    - `kind`: `sheet` for answers to a worksheet, whose layout is known; `numbers` for any other numbers.
+    - `variants`: the variants of the run, by name.
     """
 
     sheet: Sheet
@@ -122,10 +122,11 @@ class Numbers:
         return True
 
     def views(self, first: bool) -> Iterator[Numbers]:
-        """Yield ways to read the numbers: as written, transposed, or each with the precision of its own digits.
+        """Yield these numbers read in each way on which an explanation is tried; `first`: it has the first priority.
 
-        Explanations of the `first` priority are tried on all of them. The others are tried on a worksheet as filled in,
-        or, if there is no worksheet, on the lenient sheets.
+        - A worksheet is read as filled in and, for the first priority only, transposed.
+        - Other numbers are read as written and transposed, with the tolerances of their own digits (`lenient`). For the
+          first priority, they are also read with the tolerances of the most precise number.
         """
         if self.kind == "sheet":
             sheets = self.layouts if first else self.layouts[:1]
@@ -142,7 +143,7 @@ class Numbers:
 
     @cached_property
     def lenient(self) -> dict[Sheet, Sheet]:
-        """For each layout, the sheet with the tolerances that the digits of each number imply."""
+        """Each layout, with the same sheet if each number is only as precise as its own digits: 0.5 is 0.45 to 0.55."""
         return {layout: with_own_tolerances(layout) for layout in self.layouts}
 
     def as_requested(self) -> Explained | None:
@@ -189,12 +190,12 @@ class Numbers:
         if found is None:
             return None
         slip = next(slip for candidate, slip in slips if slip is not None and candidate.names == found.names)
-        without = replace(slip.box, values=np.where(slip.cells, np.nan, slip.box.values))
-        boxes = tuple(without if box is slip.box else box for box in self.sheet.boxes)
-        others = replace(self, sheet=replace(self.sheet, boxes=boxes))
-        # each mistake, with a slip in each cell
+        box_without_slip = replace(slip.box, values=np.where(slip.cells, np.nan, slip.box.values))
+        boxes = tuple(box_without_slip if box is slip.box else box for box in self.sheet.boxes)
+        without_slip = replace(self, sheet=replace(self.sheet, boxes=boxes))
+        # with each mistake, the slip could be in any cell
         tried = len(self.catalogue()) * sum(int(box.given.sum()) for box in self.sheet.boxes)
-        return None if others.has_too_little_information(tried) else replace(found, slip=slip)
+        return None if without_slip.has_too_little_information(tried) else replace(found, slip=slip)
 
     def list_distinct(self) -> list[Prediction]:
         """Return the candidates that change the boxes, one per name and result."""
@@ -244,7 +245,7 @@ OF_SHEETS = (
 
 
 def count_bits(box: Box, predictions: Sequence[Prediction]) -> float:
-    """Return how many bits of information the given cells contain, if their numbers are one of these predictions."""
+    """Return how many bits of information the given cells contain: more, the more these predictions differ there."""
     arrays = [get_stage(prediction.stages, box) for prediction in predictions]
     possible = [array for array in arrays if array is not None and array.shape == box.values.shape]
     if not possible:
@@ -255,7 +256,7 @@ def count_bits(box: Box, predictions: Sequence[Prediction]) -> float:
 
 
 def find_only_slip(sheet: Sheet, prediction: Prediction) -> Slip | None:
-    """Return the slip if one wrong cell is all that separates the numbers from a candidate's."""
+    """Return the only cell that differs from a candidate's numbers; None if none or several differ."""
     if not sheet.open and sheet.boxes[0].misses(get_stage(prediction.stages, sheet.boxes[0])).sum() > 1:
         return None
     only = None

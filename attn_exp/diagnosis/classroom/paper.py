@@ -47,7 +47,7 @@ COMMON_MISTAKES = tuple(
 LARGEST_WEIGHT = 0.97
 """A softmax with a larger weight on one key is saturated, and hides mistakes made before it."""
 MAX_DRAWS = 60
-"""How often a student's numbers are drawn again."""
+"""How often a student's numbers are drawn at most."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,9 +62,12 @@ class Blank:
 
 @dataclass(frozen=True, eq=False)
 class Paper:
-    """A worksheet: what is given, what to fill in, and to how many decimals.
+    """A worksheet.
 
-    `transposed` shows the tables transposed, with tokens as columns, as some courses do.
+    - `sheet`: the variant and its problem, without any numbers in boxes.
+    - `blanks`: the boxes to fill in, with the right numbers.
+    - `digits`: the required number of decimals.
+    - `transposed`: show the tables transposed, with tokens as columns, as some courses do.
     """
 
     sheet: Sheet
@@ -140,7 +143,7 @@ def make_paper(config: Config, requested: Sequence[str] = (), digits: int = 2, t
     sheet = Sheet(settled, problem, ())
     exact = run_recipe(sheet, sheet.right)
     if settled.mistakes or settled.refused or exact is None:
-        raise steps_error(settled)
+        raise make_steps_error(settled)
     if no_formula := list_unknown_rules(settled):
         raise UserError(f"variant={settled.name}: a sheet has no formula for {no_formula[0]}")
     given_stages = ["v", "weights"] if problem.weights is not None else ["q", "k", "v"] if problem.x is None else []
@@ -161,7 +164,7 @@ def make_paper(config: Config, requested: Sequence[str] = (), digits: int = 2, t
     blanks = tuple(make_blank(stage, exact[stage], sheet) for stage in box_stages)
     refuse_long_sheet(sum(box.right.size for box in blanks))
     if not follows_steps(settled, problem):
-        raise steps_error(settled)
+        raise make_steps_error(settled)
     return Paper(sheet, blanks, digits, transposed)
 
 
@@ -188,12 +191,12 @@ def refuse_long_sheet(count: int) -> None:
         )
 
 
-def steps_error(settled: Settled) -> UserError:
+def make_steps_error(settled: Settled) -> UserError:
     return UserError(f"variant={settled.name} is not computed in steps that a sheet can show; try variant=[matrix]")
 
 
 def find_informative_stages(exact: dict[str, Array], stages: Sequence[str], x: Array | None) -> list[str]:
-    """Return the stages whose numbers are not simply those of x or of an earlier stage."""
+    """Return the stages with new numbers, which repeat neither x nor an earlier stage."""
     chosen: list[str] = []
     for stage in stages:
         known = ([] if x is None else [x]) if stage in "qkv" else [exact[other] for other in chosen]
@@ -245,9 +248,10 @@ def find_rotations(settled: Settled, problem: Problem) -> dict[str, Rotation] | 
 
 
 def read_rotation(encodings: Sequence[Position], side: str, size: int, positions: Array) -> Rotation | None:
-    """Return the pairs, cosines and sines of q or k at some positions, or None if pairs are not rotated.
+    """Return how positions rotate pairs of columns of q or k; None if they do anything else.
 
-    The encoding of the unit vectors gives a matrix for each position; it must be linear, and rotate pairs of columns.
+    Encoding the unit vectors gives a matrix for each position. The encoding must be linear, and the matrix must rotate
+    pairs of columns.
     """
     tried, vector = np.concatenate([positions, np.arange(TRIED_POSITIONS)]), np.arange(1.0, size + 1)
     matrix = np.stack([apply_positions(encodings, side, unit, tried) for unit in np.eye(size)], axis=1)  # [tried d d]
@@ -291,7 +295,10 @@ class PredictedMistake:
 
 
 def predict_mistakes(paper: Paper) -> Iterator[PredictedMistake]:
-    """Yield the result of each mistake that a student can make here, in the first variant that changes a box."""
+    """Yield the result of each mistake that a student can make here, one per name.
+
+    If the catalogue has several versions of a mistake, the first one that changes a box counts.
+    """
     case, names_seen = case_of(paper.sheet), set[str]()
     for candidate in candidates_of(paper.sheet):
         name = candidate.names[0]
@@ -341,7 +348,7 @@ def find_possible_mistakes(paper: Paper) -> frozenset[str]:
 def find_flaws(paper: Paper, must_show: frozenset[str]) -> Iterator[str]:
     """Yield the reasons why small numbers make a poor exercise, such as a common mistake that never shows."""
     x, weights, scores = paper.sheet.problem.x, paper.exact["weights"], paper.exact["scores"]
-    # equal tokens can be avoided easily if there are twice as many vectors of 0, 1 and 2, except that of zeros
+    # equal tokens are a flaw if they are easy to avoid: if half of the nonzero vectors of 0, 1 and 2 are enough
     if x is not None and len(np.unique(x, axis=0)) < len(x) <= (3 ** x.shape[1] - 1) // 2:
         yield "two tokens are the same"
     visible = {mistake.name for mistake in predict_mistakes(paper)}

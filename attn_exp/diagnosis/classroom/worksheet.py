@@ -1,7 +1,7 @@
 """A worksheet: a run's problem, the boxes that a person filled in, and whether a recipe reproduces their numbers.
 
-A box agrees if its numbers are those of the exact computation, rounded; or if they follow from the rounded numbers in
-the boxes before it; or if they lie in between, as far as the rounding of those boxes can change the result.
+A number in a box agrees with a recipe if it is the rounded exact result, or if it follows from the rounded numbers in
+the boxes before it. It may differ from what follows by as much as the rounding of those boxes can change the result.
 
 `agrees` compares a whole sheet with a recipe, `find_unfollowed` one box with the boxes before it. `find_slips` yields
 the wrong cells. `other_readings` yields equivalent computations and notations, in which a sheet may be right too.
@@ -34,23 +34,23 @@ LAST_STEPS = {**STEPS, "q": "share", "k": "share", "v": "share"}
 MOST_CELLS = 400
 """With more numbers than this, rounding is not propagated cell by cell."""
 MOST_DRIFT = 40
-"""How far rounding in stages without a box may move a number, in units of the number's tolerance."""
+"""How far rounding in earlier stages may move a number, in units of the number's tolerance."""
 
 SHOWN = 4
 """Maximum number of wrong cells that are listed."""
 FEW = 1 / 3
 """A slip affects at most this share of a box; more wrong cells mean another computation."""
 LOGITS = ("scores", "logits", "capped", "masked")
-"""Stages in which a constant per query changes nothing that follows."""
+"""Stages where adding a constant to a row changes no weights."""
 
 
 @dataclass(frozen=True, eq=False)
 class SheetCache:
     """Caches of one sheet.
 
-    `unfollowed` contains the cells of a box that do not follow from earlier boxes, by the box's index and the `id` of
-    each step used, with a recipe that keeps these steps alive. `nudged` contains, by the index of a box, what
-    `stack_nudged` returns for the boxes before it.
+    - `unfollowed`: which cells of a box do not follow from earlier boxes. The key is the index of the box, and the `id`
+      of each step that was used. The value includes the recipe: it keeps these steps alive, so no `id` is reused.
+    - `nudged`: what `stack_nudged` returns for the boxes before a box, by the index of the box.
     """
 
     unfollowed: dict[tuple[int, Shape], tuple[Recipe, Array]] = field(default_factory=dict)
@@ -61,8 +61,8 @@ class SheetCache:
 class Sheet:
     """A variant on its problem, and the boxes that are filled in, in the order of the stages.
 
-    `scratch` lists stages that have no box and are written down elsewhere; like empty cells, they are rounded as in the
-    boxes. None means that all of them are exact.
+    `scratch` lists the stages without a box whose numbers the person wrote down elsewhere. These numbers, and those of
+    empty cells, may be rounded as in the boxes. If `scratch` is None, all numbers outside the boxes are exact.
     """
 
     settled: Settled
@@ -95,7 +95,7 @@ def agrees(sheet: Sheet, recipe: Recipe) -> bool:
 
 
 def reproduces(sheet: Sheet, recipe: Recipe, exact: Stages | None) -> bool:
-    """Return whether a recipe, whose stages are known, gives the numbers of all boxes."""
+    """Return whether a recipe gives the numbers of all boxes; `exact` are the stages that it computes."""
     first = sheet.boxes[0]
     widening = MOST_DRIFT * first.tolerances if sheet.open else 0.0
     if exact is None or first.misses(get_stage(exact, first), widening).any():
@@ -125,8 +125,8 @@ def find_unfollowed(sheet: Sheet, recipe: Recipe, index: int) -> Array:
 
 
 def compute_unfollowed(sheet: Sheet, recipe: Recipe, index: int) -> Array:
-    # A cell is checked against what the earlier boxes give as written; then with leeway for the rounding in these
-    # boxes; then, if the rest is near enough, with leeway for numbers written elsewhere as well.
+    # A cell is first checked against what the earlier boxes give as written, then with leeway for the rounding in these
+    # boxes. If all cells are near enough, there is also leeway for the rounding in numbers written elsewhere.
     box, earlier = sheet.boxes[index], sheet.boxes[:index]
     computed = compute_stage(sheet, continue_from(recipe, earlier), box.stage, 1)
     predicted = None if computed is None else computed[0]
@@ -163,8 +163,8 @@ def find_scratch_leeway(sheet: Sheet, recipe: Recipe, box: Box, predicted: Array
 def find_leeway(sheet: Sheet, recipe: Recipe, nudged: Sequence[Box], stage: str, predicted: Array) -> Array:
     """Return how far a stage can change, to first order, if the numbers before it vary within their rounding.
 
-    That is the sum, over all cells, of the change when one cell is shifted. `nudged` are the boxes from `stack_nudged`,
-    whose last copy is unchanged.
+    This is the sum, over all cells, of the change when one cell is shifted. `nudged` are the boxes from `stack_nudged`;
+    the last copy in each is unchanged.
     """
     no_leeway = np.zeros_like(predicted)
     if not nudged or len(nudged[0].values) < 2:
@@ -196,7 +196,7 @@ def stack_nudged(boxes: Sequence[Box]) -> list[Box]:
 
 
 def compute_stage(sheet: Sheet, recipe: Recipe, stage: str, copies: int) -> Array | None:
-    """Compute one stage of `copies` of the problem, `[n ...]`, and stop there; None if the shapes do not fit."""
+    """Compute one stage for n `copies` of the problem, `[n ...]`, and stop there; None if the shapes do not fit."""
     try:
         with np.errstate(all="ignore"):
             stopping_recipe = (
@@ -217,7 +217,7 @@ def compute_stage(sheet: Sheet, recipe: Recipe, stage: str, copies: int) -> Arra
 
 
 class EnoughError(Exception):
-    """Carries the requested stage, its only argument, out of a computation, which stops there."""
+    """Stops a computation at the requested stage; its only argument is the array of this stage."""
 
 
 def stop_after(step: Step) -> Step:
@@ -243,17 +243,16 @@ def with_step(recipe: Recipe, name: str, change: Callable[[Step], Step]) -> Reci
 
 
 def fill_in(step: Step, box: Box) -> Step:
-    """Return a step whose result has the numbers of a box in the cells that are filled in.
+    """Return a step that puts the numbers of a box into its result; cells that are not filled in stay as computed.
 
-    Raises:
-        ValueError: (the returned step) the box has a different shape than the result.
+    The returned step raises a ValueError if the box has a different shape than the result.
     """
 
     def fill_side(setup: Any, side: str, heads: Array, positions: Any) -> Array:  # the step of q, k and v
         array = step(setup, side, heads, positions)
         return fill(array) if side == box.stage else array
 
-    def other_stage(setup: Any, *inputs: Any) -> Array:
+    def fill_stage(setup: Any, *inputs: Any) -> Array:
         if not box.given.all():
             return fill(step(setup, *inputs))
         return np.array(np.broadcast_to(box.values, (setup.batch, *box.values.shape[-3:])))
@@ -263,7 +262,7 @@ def fill_in(step: Step, box: Box) -> Step:
             raise ValueError("the box has a different shape")
         return np.where(box.given, box.values, array)
 
-    return fill_side if box.stage in "qkv" else other_stage
+    return fill_side if box.stage in "qkv" else fill_stage
 
 
 def round_steps(recipe: Recipe, digits: int) -> Recipe:
@@ -319,7 +318,7 @@ def list_slips(sheet: Sheet) -> list[Slip | None]:
 
 
 def find_slips(sheet: Sheet, recipe: Recipe, exact: Stages | None) -> Iterator[Slip | None]:
-    """Yield the wrong cells of each box relative to a recipe whose stages are known; None for a box without any.
+    """Yield the wrong cells of each box relative to a recipe and its stages; None for a box without wrong cells.
 
     After the first wrong box, numbers that are right but do not follow from it are wrong too.
     """
@@ -379,7 +378,7 @@ def other_readings(sheet: Sheet) -> Iterator[Reading]:
     yield from rename_scores(sheet)
     yield from scale_early(sheet)
     yield from shift_logits(sheet)
-    digits = fewest_digits(sheet)
+    digits = find_coarsest_digits(sheet)
     if digits is not None:
         remark = f"every step is rounded to {digits} decimals, and the next step uses the rounded numbers"
         yield Reading(sheet, round_steps(sheet.right, digits), remark)
@@ -423,7 +422,7 @@ def subtract_row_mean(box: Box, array: Array | None) -> Box:
     counts = np.isfinite(deviations).sum(axis=-1, keepdims=True)
     if (counts[box.given.any(axis=-1, keepdims=True)] < 2).any():
         return box
-    mean = np.nansum(deviations, axis=-1, keepdims=True) / np.maximum(counts, 1)  # rounded too: hence twice the leeway
+    mean = np.nansum(deviations, axis=-1, keepdims=True) / np.maximum(counts, 1)  # rounded too, so tolerances double
     return replace(
         box,
         values=box.values - mean,
@@ -464,7 +463,7 @@ def transpose_square(array: Array, size: int) -> Array:
     return transposed
 
 
-def fewest_digits(sheet: Sheet) -> int | None:
+def find_coarsest_digits(sheet: Sheet) -> int | None:
     """Return the number of decimals of the coarsest box, if it has 1 to 4."""
     tolerance = max(float(box.tolerances.max(initial=0.0, where=box.given)) for box in sheet.boxes)
     digits = round(-np.log10(2 * tolerance)) if 0 < tolerance < np.inf else 99

@@ -30,9 +30,12 @@ MAX_PRODUCTS = 150
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """One input of a product: `values` in every run, `[n r k]`, and the number of each row's token, `[n r]`.
+    """One input of a product, as rows.
 
-    `input_index` is its index among the inputs of the product, and `producer` the source of the array.
+    - `input_index`: its index among the inputs of the operation.
+    - `producer`: the source of the array.
+    - `values`: the rows in every run, `[n r k]`.
+    - `tokens`: the number of the token on which each row depends, `[n r]`.
     """
 
     input_index: int
@@ -45,11 +48,11 @@ class Rows:
 class Pair:
     """A product of queries and keys, and the later product of weights and values.
 
-    `scores`, `weights` and `context` are those of the first run, with axes `[n t s]`, `[m t s]` and `[m t e]`.
-    `score_indices` gives for each weight the flat index of its score, `[m t s]`, or -1. `between` are the arrays from
-    scores to weights, arranged like the weights. `first` and `second` are the operations that compute the products.
-    `is_transposed`: the left side of the first product gives the keys, and the weights are nevertheless the left side
-    of the second.
+    - `scores` `[n t s]`, `weights` `[m t s]`, `context` `[m t e]`: those of the first run.
+    - `score_indices`: for each weight the flat index of its score, or -1, `[m t s]`.
+    - `between`: the arrays from scores to weights, arranged like the weights.
+    - `first`, `second`: the indices of the operations that compute the two products.
+    - `is_transposed`: keys are on the left in the first product, although weights are on the left in the second.
     """
 
     q: Rows
@@ -66,9 +69,10 @@ class Pair:
 
 
 def find_pairs(recording: Recording) -> list[Pair]:
-    """Return pairs of products whose inputs all depend on tokens; the first of a pair depends on no other such product.
+    """Return the pairs of products that compute attention: first the scores, then weights times values.
 
-    Exactly one input of the second, the weights, depends on the first.
+    Both inputs of each product depend on tokens. The first product of a pair depends on no other such product. In the
+    second, exactly one input depends on the first: the weights.
     """
     trace = recording.first
     factors = {index: (operation.product.left, operation.product.right)
@@ -83,7 +87,7 @@ def find_pairs(recording: Recording) -> list[Pair]:
     pairs, first_products = list[Pair](), set[int]()
     for index in products:
         producers = [trace.operations[index].producers[factor_index] for factor_index in factors[index]]
-        # the products on which the left and the right factor depend
+        # the earlier products on which the left factor depends, and those on which the right factor depends
         earlier = [find_ancestors(trace, (producer,)).intersection(products) for producer in producers]
         if not any(earlier):
             first_products.add(index)
@@ -91,14 +95,14 @@ def find_pairs(recording: Recording) -> list[Pair]:
             side = 0 if earlier[0] else 1
             nearest_first = sorted(earlier[side] & first_products, reverse=True)
             found = (find_pair(recording, first, index, side) for first in nearest_first)
-            pairs += [pair for pair in found if pair is not None][:1]  # with the nearest product that fits
+            pairs += [pair for pair in found if pair is not None][:1]  # the pair with the nearest first product
     return pairs
 
 
 def read_rows(recording: Recording, index: int, side: int, *, is_summed: bool = False) -> Rows | None:
     """Return one input of a product (0: left) as rows `[n r k]` in every run; None if shapes differ between runs.
 
-    `is_summed` means that rows run along the summed axis, like those of the values.
+    With `is_summed`, the rows lie along the summed axis of the product, as those of the values do.
     """
     operation = recording.first.operations[index]
     axes, values = find_axes(operation), recording.read_sides(index, side)
@@ -137,9 +141,10 @@ def find_constant_ratio(numerator: Array, denominator: Array) -> float:
 
 
 def find_pair(recording: Recording, first: int, second: int, side: int) -> Pair | None:
-    """Return the pair that two products form, or None; weights are the left (`side` 0) or right input of `second`.
+    """Return the pair that two products form, or None if the weights of the second do not come from the first.
 
-    Each score is labelled with its index, and the labels that arrive at the weights tell which score each one is from.
+    The weights are the left (`side` 0) or the right input of `second`. Each score is labelled with its index; the
+    labels that arrive at the weights tell from which score each weight is computed.
     """
     operations = recording.first.operations
     score_axes, value_axes = find_axes(operations[first]), find_axes(operations[second])
@@ -181,7 +186,7 @@ def label_scores(axes: Axes) -> Array:
 def arrange_between(array: Array, labels: Array, shape: Shape, score_indices: Array) -> Array:
     """Arrange an array between scores and weights like the weights.
 
-    `labels` are the flat indices of the scores, of this `shape`, from which its elements come.
+    `labels` are the flat indices of the scores from which its elements come, and `shape` is the shape of the scores.
     """
     by_score = scatter_by_labels(array, labels, shape)
     return np.where(score_indices < 0, np.nan, by_score.reshape(-1)[score_indices])
@@ -198,7 +203,7 @@ def are_rows_keys(score_indices: Array, shape: Shape) -> bool:
 
 
 def transpose_score_indices(score_indices: Array, shape: Shape) -> Array:
-    """Return flat indices into scores of this shape `[n r c]` as indices into the scores `[n c r]`."""
+    """Convert flat indices into scores `[n r c]` of this shape to flat indices into their transpose `[n c r]`."""
     n, row, column = np.unravel_index(np.maximum(score_indices, 0), shape)
     return np.where(score_indices < 0, -1, np.ravel_multi_index((n, column, row), (shape[0], shape[2], shape[1])))
 
@@ -208,10 +213,13 @@ def transpose_score_indices(score_indices: Array, shape: Shape) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Core:
-    """Attention in standard axes: q `[b h t d]`, k `[b h s d]`, v `[b h s e]`, weights `[b h t s]`, context.
+    """Attention in standard axes.
 
-    q and k are unscaled, the context is `[b h t e]`. `scores` is the recorded product, `between` the arrays from there
-    to the weights.
+    - `q` `[b h t d]`, `k` `[b h s d]`: queries and keys before any scaling.
+    - `v`: `[b h s e]`.
+    - `scores` `[b h t s]`: the recorded product of queries and keys.
+    - `between`: the arrays from the scores to the weights.
+    - `weights` `[b h t s]`, `context` `[b h t e]`.
     """
 
     q: Array
@@ -291,7 +299,7 @@ def read_row(recording: Recording, pair: Pair, matrix: int, row: int, example: i
     """Return the query, keys, values, scores, weights and context of a row of weights, keys in order of position."""
     score_indices = pair.score_indices[matrix, row]
     n, t, s = np.unravel_index(np.maximum(score_indices, 0), pair.scores.shape)
-    first_scored = int(np.argmax(score_indices >= 0))  # all known places have the same n and t
+    first_scored = int(np.argmax(score_indices >= 0))  # all scores of the row have the same n and t
     n, t = n[first_scored], t[first_scored]
     columns = np.where(score_indices >= 0, s, np.arange(len(score_indices)))  # masked keys keep their column
     keys = [find_token(recording, int(number)) for number in pair.k.tokens[n, columns]]

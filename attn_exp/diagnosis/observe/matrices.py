@@ -36,7 +36,12 @@ class UnreadMatricesError(Exception):
 
 @dataclass(frozen=True, eq=False)
 class Projection:
-    """A product of tokens with a parameter: `weight` `[m n]`, `bias` `[n]`; `side` 0 if tokens are its left input."""
+    """A product of tokens with a parameter.
+
+    - `operation`: the index of the operation.
+    - `weight`: `[m n]`. `bias`: `[n]`, or None.
+    - `side`: 0 if the tokens are the left input of the product, else 1.
+    """
 
     operation: int
     weight: Array
@@ -46,11 +51,14 @@ class Projection:
 
 @dataclass(frozen=True, eq=False)
 class HeadColumns:
-    """How q, k or v of each head is computed: its `columns` of `projections`, by the rank of its rows.
+    """How q, k or v is computed in each head.
 
-    The rank of a row, which stands for its head, is the number of earlier rows of the same token. `is_rotated`: rows of
-    later tokens mix these columns with others, as rotary positions do. `inputs` are the rows that enter the
-    projections, `[runs tokens m]`.
+    A token has one row per head. The *rank* of a row, the number of earlier rows of the same token, stands for its
+    head.
+
+    - `columns`: the columns of `projections` that a head uses, by its rank.
+    - `is_rotated`: rows of later tokens mix these columns with others, as rotary positions do.
+    - `inputs`: the rows that enter the projections, `[runs tokens m]`.
     """
 
     columns: Mapping[int, tuple[Column, ...]]
@@ -67,7 +75,7 @@ class Match(NamedTuple):
 
 
 def find_projections(recording: Recording, producer: Producer) -> list[Projection]:
-    """Return the products with a parameter from which an array is computed without any further such product."""
+    """Return the last products with a parameter that an array depends on: no other such product lies in between."""
     projections, pending, visited = list[Projection](), [producer], set[int]()
     while pending:
         index = pending.pop()
@@ -97,7 +105,7 @@ def read_projection(recording: Recording, index: int) -> Projection | None:
 
 
 def widen(recording: Recording, projection: Projection) -> Projection:
-    """Return a projection of slices of a token, such as its heads, as one of the whole token: a block matrix."""
+    """Return the projection of whole tokens: a block matrix if the given one multiplies slices, such as heads."""
     rows = recording.read_sides(projection.operation, projection.side)
     tokens = None if rows is None else recording.find_tokens(rows)
     slices = 1 if tokens is None or (tokens < 0).any() else int(find_ranks(tokens).max()) + 1
@@ -109,7 +117,7 @@ def widen(recording: Recording, projection: Projection) -> Projection:
 
 
 def find_bias(recording: Recording, index: int, token_side: int) -> Array | None:
-    """Return the bias `[n]` of a product, added by the operation itself or by one soon after it."""
+    """Return the bias `[n]` of a product, which the operation itself or a later one adds; None if there is none."""
     operation = recording.first.operations[index]
     axes = find_axes(operation)
     assert axes is not None
@@ -203,7 +211,7 @@ def have_factor(factors: Array, factor: float, recording: Recording) -> bool:
 
 
 def read_token_rows(recording: Recording, projection: Projection) -> Array:
-    """Return the row that enters a projection for each token and run, `[runs tokens m]`.
+    """Return the row of each token that enters a projection, in each run, `[runs tokens m]`.
 
     If a projection multiplies a token slice by slice, its slices are concatenated.
 
@@ -225,10 +233,10 @@ def read_token_rows(recording: Recording, projection: Projection) -> Array:
 
 
 def match_columns(rows: Rows, is_chosen: Array, inputs: Array, weight: Array, tolerance: float) -> Match | None:
-    """Return which column of a weight `[m c]` produces each number of the chosen rows.
+    """Return which column of a weight `[m c]` produces each number of the chosen rows; None if no column does.
 
-    Return None unless each number is the product of the row's token and one column, up to a factor and a constant:
-    as vectors over the runs, the two then have a cosine similarity of 1 or -1.
+    A number must be the product of its token and one column, up to a factor and a constant. As vectors over the runs,
+    minus their means, the two then have a cosine similarity of 1 or -1.
     """
     products = np.concatenate([inputs[:, number] for number in rows.tokens[is_chosen].tolist()]) @ weight
     numbers = np.concatenate(
@@ -252,8 +260,11 @@ def match_columns(rows: Rows, is_chosen: Array, inputs: Array, weight: Array, to
 class Matrices:
     """The weight matrices of a layer, as in `x W + b`, and its numbers of heads.
 
-    `rotated` lists which of q, k and v are rotated; `inputs` are the rows that their projections read,
-    `[runs tokens m]`. `groups` is the number of key/value heads, and `output` the output projection, if there is one.
+    - `arrays`: W_q, W_k, W_v, W_o and their biases, by name.
+    - `groups`: the number of key/value heads.
+    - `rotated`: which of q, k and v are rotated.
+    - `inputs`: the rows that the projections of q, k and v read, `[runs tokens m]`.
+    - `output`: the output projection, or None.
     """
 
     arrays: Arrays
@@ -320,7 +331,7 @@ def find_output(recording: Recording, pairs: Sequence[Pair]) -> Projection | Non
 
 
 def find_surroundings(recording: Recording, matrices: Matrices, context: Array | None) -> Around | None:
-    """Return the norms and residuals around attention, or None.
+    """Return the norms and residuals around attention; None if there are none.
 
     `context` contains the context rows of the first run, `[tokens n]`, for layers without an output projection.
 
@@ -340,13 +351,17 @@ def find_surroundings(recording: Recording, matrices: Matrices, context: Array |
             )
             raise UnreadMatricesError(f"the operations after the output projection are not known ({', '.join(names)})")
     elif context is not None and answer is not None:
-        # if nothing fits: the context, like the output, is compared with the definition
+        # no error if nothing fits: the check compares the context and the output with the definition anyway
         around = fit_surroundings(recording, before, context[None], answer[:1]) or before
     return around if str(around) else None
 
 
 def find_norms_before(recording: Recording, matrices: Matrices) -> Around:
-    """Return the norms between the tokens and the projections; keys and values must share one."""
+    """Return the norms between the tokens and the projections.
+
+    Raises:
+        UnreadMatricesError: keys and values have different norms, or, in a layer with one input, queries and keys have.
+    """
     tokens, tolerance = stack_tokens(recording), recording.tolerance
     norms = {name: find_norm(tokens, matrices.inputs[name], plural, tolerance) for name, plural in NAMES.items()}
     has_one_input = len(recording.layer.inputs) == 1
@@ -357,7 +372,7 @@ def find_norms_before(recording: Recording, matrices: Matrices) -> Around:
 
 
 def fit_surroundings(recording: Recording, before: Around, inner_rows: Array, answer: Array | None) -> Around | None:
-    """Return the norms and residuals that turn inner rows `[runs tokens n]` into the answer; None if none do."""
+    """Return the norms and residuals that turn inner rows `[runs tokens n]` into the answer; None if nothing fits."""
     if answer is None or inner_rows.shape[:2] != answer.shape[:2]:
         raise UnreadMatricesError("the output does not have one row per token")
     x = stack_tokens(recording)[: len(answer), : answer.shape[1]]
@@ -381,7 +396,7 @@ def are_same_norms(norm: Norm | None, other: Norm | None, tolerance: float) -> b
 
 
 def list_possible(before: Around, x: Array, inner_rows: Array, answer: Array, tolerance: float) -> Iterator[Around]:
-    """Yield surroundings from simple to complex: with a residual, then a norm after it, then one before it."""
+    """Yield possible surroundings: `before` alone, with a residual, then a norm at the end, then one after W_o."""
     yield before
     if inner_rows.shape != answer.shape:
         return
@@ -417,7 +432,7 @@ def find_norm(tokens: Array, inputs: Array, plural: str, tolerance: float) -> No
 
 
 def fit_norm(x: Array, target: Array, tolerance: float) -> Norm | None:
-    """Fit the norm along the last axis that maps x to y, with its gain and shift; None if no norm does."""
+    """Fit the norm along the last axis that maps x to `target`, with its gain and shift; None if no norm does."""
     for kind, eps in itertools.product(NORM_KINDS, EPSILONS):
         rows, target_rows = apply_norm(kind, x, eps).reshape(-1, x.shape[-1]), target.reshape(-1, target.shape[-1])
         centred, centred_target = rows - rows.mean(axis=0), target_rows - target_rows.mean(axis=0)

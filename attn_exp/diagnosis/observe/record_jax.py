@@ -31,7 +31,7 @@ from attn_exp.diagnosis.observe.trace import (
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """An array of the jaxpr that runs, and its source."""
+    """An array in a jaxpr while it runs, and its source."""
 
     array: Any
     producer: Producer = None
@@ -126,7 +126,7 @@ def redo_step(step: Any, name: str, before: Sequence[Array], index: int, arrays:
     rule = jaxprs.rule_of(name, step.params, arrays) if keeps_dtype else None
     try:
         results = run_equation(step, name, arrays) if rule is None else rule(*arrays)
-    except (TypeError, ValueError, IndexError):  # floats instead of integers or booleans
+    except (TypeError, ValueError, IndexError):  # it needs integers or booleans, not floats
         restored = [array.astype(old.dtype) for array, old in zip(arrays, before, strict=True)]
         results = run_equation(step, name, restored)
     return np.asarray(results[index] if isinstance(results, list) else results)

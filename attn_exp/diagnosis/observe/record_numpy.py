@@ -43,14 +43,17 @@ WRITING_METHODS = ("__setitem__", "fill", "partition", "put", "sort")
 WRITING_FUNCTIONS = ("copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask")
 """Functions that write into their first argument."""
 CREATORS = ("array", "asanyarray", "asarray", "ascontiguousarray", "asfortranarray", "empty", "full", "ones", "zeros")
-"""Functions that take no tracked arrays, or bypass their dispatch; they are patched to return tracked arrays."""
+"""Functions that NumPy does not pass on to tracked arrays; while recording, patched versions return tracked arrays."""
 
 active_recorder: ContextVar[Recorder | None] = ContextVar("active_recorder", default=None)
-"""None while a NumPy function runs, so that the functions which it calls in turn are not recorded."""
+"""The recorder of the current call. It is None inside a NumPy function, whose own calls are not recorded."""
 
 
 def record(call: Call, inputs: Mapping[str, Any], cache: dict[Any, Any] | None = None) -> Trace:
-    """Record the call of a NumPy function, during which array constructors return tracked arrays; see `record_with`."""
+    """Record the call of a NumPy function; see `record_with`.
+
+    During the call, array constructors such as `np.zeros` return tracked arrays.
+    """
     recorder = Recorder(is_array, locate_array, copy_array, np.array)
     tracked = {name: np.array(array).view(Tracked) for name, array in inputs.items()}
     recorder.add_inputs(tracked)
@@ -71,7 +74,7 @@ def make_creator(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Dispatch:
-    """What NumPy calls instead of its own functions, for tracked arrays and numbers."""
+    """Methods that NumPy calls instead of its own functions if an argument is a tracked array or number."""
 
     def __array_ufunc__(self, ufunc: Any, method: str, *args: Any, **kwargs: Any) -> Any:
         name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
@@ -113,8 +116,8 @@ def perform(
 ) -> Any:
     """Call a NumPy function with plain arrays, and record the call if a recorder is active.
 
-    A writer overwrites its first argument and returns None. With `out`, the result of a function is a new array that is
-    also written into `out`; with `where` as well, `out` is an input.
+    A writer overwrites its first argument and returns None. With `out`, the result is recorded as a new array that is
+    then written into `out`. With `out` and `where`, `out` is also an input, because parts of it are kept.
     """
     recorder, out = active_recorder.get(), kwargs.get("out")
     if recorder is None:
@@ -127,7 +130,7 @@ def perform(
     if targets and not is_writer and "where" not in kwargs:  # the result does not depend on what `out` contains
         run, read_kwargs = partial(run, out=out), {key: value for key, value in kwargs.items() if key != "out"}
     token = active_recorder.set(None)
-    try:  # `zeros_like` and the like read only the shape of their argument
+    try:  # `zeros_like` and similar functions read only the shape of their argument
         returned = recorder.run(
             name, run, (args, read_kwargs), writes=targets, rerun=rerun, reads=not name.endswith("_like"),
             product=find_product(name, args, kwargs),
@@ -218,4 +221,7 @@ PRODUCTS: dict[str, Callable[[Sequence[int], Any], Subscripts]] = {
     "tensordot": find_tensordot_subscripts,
     "einsum": lambda ndims, subscripts: resolve_subscripts(subscripts, ndims),
 }
-"""Functions from the two arrays' numbers of axes, and the call's other argument, to the subscripts of the product."""
+"""For each NumPy function that is a product: what returns its subscripts.
+
+The arguments are both arrays' numbers of axes, and the other argument of the call, such as `axes` of `tensordot`.
+"""

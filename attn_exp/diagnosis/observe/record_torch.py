@@ -110,7 +110,7 @@ def find_product(name: str, args: Sequence[Any]) -> Product | None:
 
 
 def find_pointwise_product(x: Any, kernel: Any, bias: Any, stride: Any, padding: Any, *options: Any) -> Product | None:
-    """Return the product of a convolution with a kernel of size 1; None if it combines several places."""
+    """Return the product of a convolution with a kernel of size 1; None if it combines several positions."""
     _, is_transposed, _, groups = options
     if is_transposed or groups != 1 or max(padding) > 0 or max(*stride, *kernel.shape[2:]) > 1:
         return None

@@ -22,7 +22,7 @@ from attn_exp.own_code import held
 FINE, COARSE = 1e-9, 1e-5
 """Relative rounding error of float64, and of narrower dtypes."""
 NONE, SEVERAL = -1, -2
-"""Used in place of a token's number if a row depends on no token, or on several."""
+"""What stands for the number of a token if a row depends on no token, or on several."""
 GRID = 2
 """Number of rows when tokens are arranged as an image."""
 
@@ -31,9 +31,11 @@ GRID = 2
 class Recording:
     """Traces of a layer on inputs of one shape.
 
-    `inputs_by_run` holds the inputs of each trace by role (x, q, k, v or memory), `[b t m]`. The first trace is the
-    baseline; two more follow for each of the `bits` bits of a token's number: tokens with the bit set, then all others
-    are changed. `tokens` lists the role, example and position of each token by number.
+    - `traces`: the first is the baseline. Two more follow for each bit of a token's number: in one, the tokens with
+      this bit set are changed, in the other all other tokens.
+    - `inputs_by_run`: the inputs `[b t m]` of each trace, by role (x, q, k, v or memory).
+    - `bits`: the number of bits of a token's number.
+    - `tokens`: the role, example and position of each token, by its number.
     """
 
     layer: Layer
@@ -137,7 +139,7 @@ def record_once(layer: Layer, inputs: Arrays, keywords: Mapping[str, Any], cache
     arrays = {role: layer.convert(lay(array, layer.inputs[role], find_height(layer, array.shape[1])))
               for role, array in inputs.items()}  # fmt: skip
     fields = getattr(layer.target, "__dict__", {}) if layer.library == "numpy" else {}
-    # a layer writes keys and values into its caches, which lose their source unless they are tracked as well
+    # a layer writes keys and values into its caches; unless the caches are tracked too, these lose their source
     fields.update({name: track(value) for name, value in fields.items() if "cache" in name and is_result(value)})
     with held(), np.errstate(all="ignore"):
         return record_with(layer.library, lambda tracked: layer.call(tracked, keywords), arrays, cache)

@@ -144,10 +144,10 @@ class Location(NamedTuple):
 
 @dataclass(eq=False)
 class Recorder:
-    """The operations recorded so far, as the parts of a `Trace`.
+    """Runs operations, and records them as the parts of a `Trace`.
 
-    `copy` converts an array of the library to NumPy, and `restore` converts it back. `arrays_seen` keeps each array,
-    so that no address is reused, together with its producer.
+    - `copy`: converts an array of the library to NumPy. `restore` converts it back.
+    - `arrays_seen`: each array with its producer, by location. Keeping the arrays ensures that no address is reused.
     """
 
     is_array: Callable[[Any], bool]
@@ -239,7 +239,7 @@ class Recorder:
     def make_redo(
         self, function: Callable[..., Any], arguments: Arguments, before: Sequence[Array], index: int
     ) -> Redo:
-        """Return a function that puts other arrays in place of those in the arguments, and returns output `index`."""
+        """Return a function that repeats a call with other arrays in place of `before`, and returns output `index`."""
 
         def call_with(arrays: Sequence[Array]) -> Array:
             remaining = iter(arrays)
@@ -250,7 +250,7 @@ class Recorder:
             with np.errstate(all="ignore"):
                 try:
                     return call_with(arrays)
-                except (TypeError, ValueError, IndexError, RuntimeError):  # floats instead of integers or booleans
+                except (TypeError, ValueError, IndexError, RuntimeError):  # it needs integers or booleans, not floats
                     return call_with([np.asarray(new, old.dtype) for new, old in zip(arrays, before, strict=True)])
 
         return redo
@@ -276,10 +276,13 @@ def find_addresses(location: Location) -> Array:
 
 
 def make_scatter(location: Location, source: Location) -> Redo:
-    """Return a function that writes the last array into the first one, or into zeros, where addresses coincide."""
+    """Return a function that writes its last array (at `source`) into its first (at `location`) where they overlap.
+
+    With only one array, the function writes it into zeros.
+    """
     addresses, source_addresses = find_addresses(location), find_addresses(source).ravel()
     order = np.argsort(source_addresses)
-    # for each address, the first of the source's that is not lower; if it is another one, nothing is shared
+    # for each address, the lowest source address that is not below it; if they differ, the source lacks this address
     nearest = order[np.minimum(np.searchsorted(source_addresses, addresses, sorter=order), source_addresses.size - 1)]
     is_shared = np.asarray(source_addresses[nearest] == addresses)
 
@@ -297,10 +300,14 @@ def make_scatter(location: Location, source: Location) -> Redo:
 
 @dataclass(frozen=True, eq=False)
 class Axes:
-    """The sorted subscripts of a product: `batch` n is in both inputs and the output, `summed` k in both inputs only.
+    """The letters of a product's subscripts, sorted into the groups n, r, c and k of the standard axes.
 
-    `rows` r come from the left input, `columns` c from the right one. Axes of length 1 in only one input, such as those
-    of a 1x1 convolution, are left out.
+    - `batch` (n): letters in both inputs and the output.
+    - `rows` (r): letters in the left input and the output only.
+    - `columns` (c): letters in the right input and the output only.
+    - `summed` (k): letters in both inputs, but not in the output.
+
+    Letters of axes of length 1 in one input only, such as those of a 1x1 convolution, are left out.
     """
 
     operation: Operation
@@ -320,7 +327,10 @@ class Axes:
         return lengths
 
     def arrange(self, array: Array, letters: str, groups: tuple[str, ...]) -> Array:
-        """Return an array with one axis per group, from axes that have these letters; missing ones are broadcast."""
+        """Return an array with one axis per group of letters.
+
+        `letters` are those of its present axes; letters of the groups that it lacks are broadcast.
+        """
         order = "".join(groups)
         array = np.asarray(array)[tuple(slice(None) if letter in order else 0 for letter in letters)]
         letters = "".join(letter for letter in letters if letter in order)
@@ -348,7 +358,10 @@ class Axes:
 
 
 def find_axes(operation: Operation) -> Axes | None:
-    """Return the axes of a product; None for other operations, or if a letter repeats or is summed in one input."""
+    """Return the axes of a product; None for other operations, and for products that do not fit standard axes.
+
+    A product does not fit if a letter occurs twice in one array, or if it sums over an axis that only one input has.
+    """
     if operation.product is None:
         return None
     left, right, output = operation.product.subscripts
@@ -400,8 +413,8 @@ def follow_labels(trace: Trace, source: int, labels: Array, end: int) -> dict[in
 def find_output_labels(operation: Operation, labels: Sequence[Array | None]) -> Array | None:
     """Return the labels of an output, given those of the inputs; None if numbers are combined.
 
-    An operation that moves numbers is applied to their indices; one that keeps the shape of an input, such as a scale,
-    a softmax or a mask, keeps its labels.
+    If the operation only moves numbers, the labels move with them. If it changes numbers in place, such as a scale, a
+    softmax or a mask, the labels of the input apply to the output.
     """
     if operation.product is not None:
         return None

@@ -63,7 +63,7 @@ PAIRED_CODE_MISTAKES = (
 )
 """Code-only mistakes that people combine with others; pairs of all mistakes would take too long."""
 ZERO_SCORES = "zero_scores_hidden"
-"""Code makes this mistake if it masks with a triangle of the scores; combine it only with causal masks."""
+"""A mistake of code that masks with a triangle of the scores; it is paired only with mistakes in causal masks."""
 SETTINGS, CHOSEN = {"rules", "heads", "groups", "positions"}, {"allowed", "project"}
 """Recipe fields that are settings, and steps that some mistakes choose depending on those settings."""
 RULES: tuple[tuple[str, Mask | Score], ...] = (
@@ -73,11 +73,11 @@ RULES: tuple[tuple[str, Mask | Score], ...] = (
     ("score=alibi score.alibi.signed=true", Alibi(signed=True)),
     *((f"score=softcap score.softcap.cap={cap:g}", Softcap(cap)) for cap in (10.0, 20.0, 30.0, 50.0, 100.0)),
 )
-"""Rules that a function may apply without being told, as settings."""
+"""Rules that a function may apply although nobody requested them, each with its setting."""
 FIRST_TURN = 1
 """The priority (`turn`) of the plainest explanations."""
 SAMPLE_SIZE = 4
-"""Number of leading cases on which a mistake must have an effect in order to be paired."""
+"""Number of first cases in the sample of `choose_sample`: a mistake without effect on the sample is not paired."""
 EFFECT_DIGITS = 40
 """Bits to which outputs must agree for a mistake to have no effect."""
 MAX_ROUNDING = 0.01
@@ -88,8 +88,8 @@ MAX_ROUNDING = 0.01
 class Candidate:
     """Named mistakes or a setting, and the change that they make to a case's recipe.
 
-    `fitted` is true if a number of the change was fitted to the answers; `message` is a sentence with that number:
-    "They are divided by 8".
+    - `fitted`: a number of the change was fitted to the answers.
+    - `message`: a sentence with that number, such as "They are divided by 8".
     """
 
     names: tuple[str, ...]
@@ -100,12 +100,18 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False)
 class Explained:
-    """An explanation of the evidence: named mistakes or a setting; if all fields are empty, none was found.
+    """An explanation of the evidence: named mistakes or a setting. If all fields are empty, none was found.
 
-    `alike` lists other names that give the same numbers. For numbers in boxes, `reading` (a `Reading`) is the
-    convention under which they are right, `slips` has a `Slip` or None for each box, and `slip` is one in addition to a
-    mistake. `view` is the view of the evidence to which the explanation applies. `change` and `message` are those of
-    the candidate that is named first.
+    - `names`: the mistakes. `alike`: other mistakes that give the same numbers.
+    - `setting`: the setting, as words of a command line.
+    - `view`: the view of the evidence that is explained, such as a transposed sheet.
+    - `change`, `message`: those of the candidate with these `names`.
+
+    For numbers in boxes only:
+
+    - `reading`: the `Reading` under which they are right.
+    - `slips`: a `Slip` or None for each box.
+    - `slip`: a slip in addition to the mistakes.
     """
 
     names: tuple[str, ...] = ()
@@ -121,11 +127,13 @@ class Explained:
 
 @dataclass(frozen=True)
 class Explanation:
-    """One kind of explanation: `find` takes a view of the evidence and returns an explanation that fits, or None.
+    """One kind of explanation to try.
 
-    All explanations of one `turn` are tried on one view of the evidence before the next view. The plainest have the
-    turn `FIRST_TURN` and are tried on every view. `rare` ones are skipped if answers are compared at float32 precision
-    although their dtype is more precise. `dear` ones are slow: they take thousands of tries.
+    - `find`: takes a view of the evidence, and returns an explanation that fits, or None.
+    - `turn`: its priority; smaller ones come first. All explanations of one turn are tried on a view before the next
+      view. The plainest have the turn `FIRST_TURN`, and are tried on every view.
+    - `rare`: skip it if answers are compared at float32 precision although their dtype is more precise.
+    - `dear`: it is slow, and takes thousands of tries.
     """
 
     find: Callable[[Any], Explained | None]
@@ -202,14 +210,14 @@ def list_mistakes(cases: Sequence[Case]) -> Iterator[Candidate]:
     features_present = list_features((case.recipe, case.given) for case in cases)
     has_one_size = (
         len({setup_of(case).size for case in cases}) == 1
-    )  # then no second size tells a constant from another factor
+    )  # with one head size, a constant scale looks like any other factor
     for name in mistakes.names():
         mistake = mistakes.mistake(name)
         is_hidden = not set(mistake.needs) <= features_present or (name == "scale_fixed" and has_one_size)
         if is_hidden or mistake.remark or mistake.group == "precision":
             continue
         for index, change in enumerate(mistake.changes):
-            second_name = filter(None, mistake.also[index : index + 1])  # which only some variants have
+            second_name = filter(None, mistake.also[index : index + 1])  # only some variants have one
             yield Candidate((name, *second_name), everywhere(change))
         if mistake.group == "scale" and any(case.explicit_scale for case in cases):
             yield from (Candidate((name,), with_default_scale_only(change)) for change in mistake.changes)
@@ -263,9 +271,10 @@ def compose_changes(first: Candidate, second: Candidate) -> Change:
 
 
 def choose_sample(seen: Seen) -> list[Case]:
-    """Return the first few cases, and one of the rest for each kind: mask types, score types, and equal inputs or not.
+    """Return the first few cases, and one further case for each combination of mask types and score types.
 
-    Mistakes in masks show only in these additional cases.
+    Without the additional cases, mistakes in masks would not show. Cases of equal inputs have a combination of their
+    own.
     """
     sample = dict[object, Case]()
     for index, (case, _) in enumerate(seen):
@@ -294,7 +303,10 @@ def find_changed_fields(candidate: Candidate, sample: Sequence[Case]) -> set[str
 
 
 def can_order_matter(first: set[str], second: set[str]) -> bool:
-    """Return whether two changes of these recipe fields may overwrite each other or choose by each other's settings."""
+    """Return whether two changes of these recipe fields may give different results in the two orders.
+
+    They may if both change the same field, or if one chooses a step by a setting that the other changes.
+    """
     return bool(first & second or (first & SETTINGS and second & CHOSEN) or (second & SETTINGS and first & CHOSEN))
 
 
@@ -347,7 +359,7 @@ def reproduces(recipe: Recipe, case: Case, answer: Answer, digits: int) -> bool:
     stages, output = predicted(recipe, case.given), answer.output
     if output is None or stages is None or is_blind(stages) or not np.isfinite(output).any():
         return False
-    output = without_blind(output, stages)  # rows without keys are not part of any rule
+    output = without_blind(output, stages)  # no rule says what a row without keys gives
     stages = {**stages, "output": without_blind(stages["output"], stages)}
     is_inconclusive = tolerance(stages, digits) > MAX_ROUNDING * np.abs(output).max(initial=0.0)
     return not is_inconclusive and not differs(output, stages, digits)

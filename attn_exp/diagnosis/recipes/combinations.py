@@ -1,8 +1,8 @@
 """Mistakes with a fitted number, and several mistakes at once, at most one per part of attention.
 
 A fill, a factor of the scores, or an epsilon in the softmax sum is fitted to an answer. A search for several mistakes
-starts with heads and softmax, since only these show if all scores are equal; then come products and scale, and in
-masked cases a mistake in masks. This finds four mistakes in hundreds of tries instead of millions.
+starts with heads, products and softmax, because only their mistakes show in a case with equal scores. Those that
+reproduce that case are combined with a mistake in the scale. This takes hundreds of tries instead of millions.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from attn_exp.mistakes.softmax import with_epsilon
 FACTORS = tuple(sign * 2.0**power for sign in (1, -1) for power in np.arange(-5.5, 6.0, 0.5))
 """Factors of the scores from which the fit starts."""
 EXPONENTS = tuple(np.arange(-11.0, 2.0))
-"""Powers of 10 of the epsilon in the softmax sum from which the fit starts."""
+"""Exponents of 10: the fit of the epsilon in the softmax sum starts from these powers."""
 MAX_STEPS, MAX_RESIDUAL = 12, 1e-7
-"""Number of Gauss-Newton steps, and the largest sum of squared errors relative to that of the output."""
+"""Maximum number of Gauss-Newton steps, and the largest relative squared error of a fit that is accepted."""
 LOWEST_FLOATS = (float(np.finfo(np.float64).min), float(np.finfo(np.float32).min), float(np.finfo(np.float16).min))
 FILLS = (-np.inf, *LOWEST_FLOATS, -1e4, -1e5, -1e6, -1e8, -1e9, -1e10, -1e12, -1e15, -1e18, -1e20, -1e30, 0.0)
 """Common fill values for hidden logits; a softmax would turn all but the last into weight 0."""
@@ -66,7 +66,7 @@ MAX_SECONDS = 8.0
 
 
 def fit_fills(seen: Seen) -> Iterator[Candidate]:
-    """Yield the fill of hidden logits, and what is added to them, fitted to the first answer that allows it."""
+    """Yield a small fill, as the value of hidden logits and added to them, fitted to the first possible answer."""
     for case, answer in seen:
         fill = fit_fill(case, answer, np.zeros_like)
         if fill is not None:
@@ -78,10 +78,11 @@ def fit_fills(seen: Seen) -> Iterator[Candidate]:
 
 
 def fit_fill(case: Case, answer: Answer, base: Callable[[Array], Array]) -> float | None:
-    """Return the fill f such that hidden keys have logits `f + base(logits)`: the output is linear in `z = e^f`.
+    """Fit a fill f to an answer, such that hidden keys have logits `f + base(logits)`; None if it cannot be fitted.
 
-    With A the sum of `e^l` over visible keys, N that of `e^l v`, n hidden keys and M the sum of their values:
-    `o (A + n z) = N + z M`. z is the least-squares solution over the numbers of the answer.
+    Let l be the visible logits and `z = e^f`. With A the sum of `e^l`, N that of `e^l v`, n the sum of `e^base` over
+    hidden keys, and M that of `e^base v`, the output is o with `o (A + n z) = N + z M`. This is linear in z, and is
+    solved by least squares over all numbers of the answer.
     """
     if answer.output is None or case.given.x is not None or not case.recipe.rules.masks:
         return None
@@ -107,7 +108,7 @@ def fit_fill(case: Case, answer: Answer, base: Callable[[Array], Array]) -> floa
 
 
 def fit_numbers(seen: Seen, fitted: dict[object, float | None]) -> Iterator[Candidate]:
-    """Yield the factor of the scores, and the epsilon in the sum, fitted to the first wrong answers.
+    """Yield mistakes with a factor of the scores or an epsilon in the softmax sum, fitted to the first wrong answers.
 
     `fitted` caches the numbers.
     """
@@ -124,7 +125,7 @@ def fit_numbers(seen: Seen, fitted: dict[object, float | None]) -> Iterator[Cand
 
 
 def is_plausible(make_candidate: object, number: float) -> bool:
-    """Return whether an epsilon is at most 10; whether a factor is neither 0 nor 1 with a float32 rounding error."""
+    """Return whether a fitted number can be a mistake: an epsilon up to 10, or a factor that is not nearly 0 or 1."""
     if make_candidate is add_epsilon:
         return number <= EXPONENTS[-1]
     return abs(number - 1.0) >= 1e-5 and abs(number) >= 1e-6
@@ -214,7 +215,10 @@ def raw_logit_fills(seen: Seen) -> Iterator[Candidate]:
 
 
 def is_clipped(wrong: Seen, digits: int, ask: Callable[[], Seen]) -> bool:
-    """Return whether clipping logits on both sides, or above only, reproduces the wrong answers and those of `ask`."""
+    """Return whether clipping logits, on both sides or above only, reproduces the wrong answers.
+
+    A limit that does must also reproduce the further answers that `ask` returns.
+    """
     if not all(answer.output is not None and np.isfinite(answer.output).all() for _, answer in wrong):
         return False
     changes = (around(step, partial(clip, least=sign * limit, most=limit))
