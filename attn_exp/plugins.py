@@ -38,12 +38,14 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of member, such as `mask`, and how a file defines one; the contract is the class of the same name.
+    """A kind of member, such as `mask`, and how a file defines one.
 
-    `constant`: the name of the value in a file; `function`: the field of that value that is the function; both are
-    empty if members are classes. `one_of`: methods; a class defines at least one of them. `has_example`: whether
-    members should have a hand-made example. `group`: the folder of YAML files with the built-in choices, if it differs
-    from `name`.
+    - `name`: the kind; its contract is the class of the same name, such as `Mask`.
+    - `constant`: the name of the member in a file, such as `NORMALIZER`; empty if members are classes.
+    - `function`: the field of that constant that holds the function; empty if members are classes.
+    - `one_of`: the methods of which a class defines at least one.
+    - `has_example`: whether members should have a hand-made example.
+    - `group`: the folder of YAML files with the built-in choices, if it differs from `name`.
     """
 
     name: str
@@ -63,7 +65,7 @@ class Kind:
         return getattr(sys.modules.get(f"{self.package}.{self.name}"), self.name.capitalize(), None)
 
     def is_kind_of(self, value: Any) -> bool:
-        contract = self.contract or Kind  # no value is of a kind that has not been imported
+        contract = self.contract or Kind  # if the contract is not imported yet, no value can be a member
         is_member = (
             isinstance(value, contract) if self.constant else inspect.isclass(value) and issubclass(value, contract)
         )
@@ -145,7 +147,7 @@ def register(member: Value, name: str | None = None, example: Any = None) -> Val
     value: Any = member
     own_name = getattr(value, "name", "") if kind.constant else registry.to_snake_case(value.__name__)
     if not (name := name or own_name):
-        raise UserError(f'a {kind.name} has no name of its own: attn_exp.register({kind.constant}, name="mine")')
+        raise UserError(f'a {kind.name} needs a name: attn_exp.register({kind.constant}, name="mine")')
     value = check_member(kind, name, value._replace(name=name) if kind.name == "metric" else value, example)
     file = getattr(sys.modules.get(kind.home(value)[0]), "__file__", None)
     origin = Origin("", str(file), fingerprint(file)) if file and Path(file).is_file() else Origin()
@@ -172,7 +174,7 @@ def add_members(module: ModuleType, stem: str, origin: Origin) -> list[str]:
     members, examples = members_of(module), getattr(module, "EXAMPLE", None)
     members_to_add, notes = list[tuple[str, str, Any]](), list[str]()
     for kind, defined_name, given in members:
-        # a single member is named after the file, one of several of a kind after its class
+        # the only member of a kind is named after the file; if there are several, each is named after its class
         is_only_one = [other for other, _, _ in members].count(kind) == 1
         name = getattr(given, "name", defined_name) if kind.name == "metric" else re.sub(r"\W", "_", stem)
         if not (is_only_one or kind.constant):
@@ -226,7 +228,7 @@ def is_taken(kind: Kind, name: str, value: Any = None) -> bool:
 
 
 def check_member(kind: Kind, name: str, value: Any, example: Any) -> Any:
-    """Check a member, and wrap it so that an error or an invalid result is reported in one line wherever it is called.
+    """Check a member, and return it wrapped: errors and invalid results of its calls are then reported in one line.
 
     Raises:
         UserError: the name is taken or invalid, or the member violates its contract or does not reproduce its example.
