@@ -150,8 +150,7 @@ def folder(name: str | Path) -> Path:
 # Writing
 
 DRAFT = re.compile(r"\.attn-exp-draft-[0-9a-f]{16}")  # the name of a draft
-OLD = 24 * 3600.0
-"""Seconds without a write after which a draft counts as abandoned."""
+OLD = 24 * 3600.0  # seconds without a write after which a draft counts as abandoned
 
 
 def as_bytes(content: str | bytes) -> bytes:

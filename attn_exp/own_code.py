@@ -30,13 +30,10 @@ FORM = re.compile(r"\+{0,2}variant\.([^.=]+)\.form=(.*)", re.DOTALL)
 BETWEEN = re.compile(r"""[\[\]{},'"=]""")
 """The characters that separate words in an argument whose value is a list or a mapping."""
 THIS_PACKAGE = __name__.partition(".")[0]
-MOST_CODE = 4 * 2**20
-"""Size limit of a file that is searched for imports."""
-OPTION = "--with"
-AGAINST = "--against"
-"""The option for another implementation to compare the function with."""
-MEMBERS = "_with_"
-"""The prefix of the module names of `--with` files."""
+MOST_CODE = 4 * 2**20  # size limit of a file that is searched for imports
+OPTION = "--with"  # names a file of members
+AGAINST = "--against"  # names another implementation with which to compare the function
+MEMBERS = "_with_"  # the prefix of the module names of `--with` files
 
 
 class Named(str):

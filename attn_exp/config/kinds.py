@@ -72,8 +72,7 @@ ANY_TEXT = accepting(lambda value: isinstance(value, str | int | float), "text, 
 """Text, even if it looks like a number or a boolean."""
 
 AT_LEAST_0 = "a whole number of at least 0"
-LARGEST = 2**63 - 1
-"""The largest array index."""
+LARGEST = 2**63 - 1  # the largest array index
 
 
 def at_least(least: int, expected: str = "", most: int | None = LARGEST, endless: int | None = None) -> Kind:

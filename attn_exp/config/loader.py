@@ -38,14 +38,9 @@ from attn_exp.config import spelling
 from attn_exp.config.choices import OUTSIDE_GROUPS, conf_dir, outside_choices, yaml_choices
 from attn_exp.errors import UserError, brief, first_line, shown
 
-MOST_BYTES = 256 * 2**20
-"""Size limit of a YAML file."""
-
-DEEPEST = 500
-"""Maximum nesting depth."""
-
-MOST_VALUES = 10_000_000
-"""Maximum number of values after anchors are expanded."""
+MOST_BYTES = 256 * 2**20  # size limit of a YAML file
+DEEPEST = 500  # maximum nesting depth
+MOST_VALUES = 10_000_000  # maximum number of values after anchors are expanded
 
 ARRAY_ELEMENT = re.compile(r"\+{0,2}[^=]*[.\[]\d")
 """The key of an argument that sets one number of an array, such as `projections.given.W_q.0.1`."""
