@@ -129,7 +129,7 @@ def find_first_page(folder: Path, config: Config) -> Path:
 
 
 class Overrides(NamedTuple):
-    """Overrides for rendering a run again: figure settings and report depth; an empty field keeps the run's own."""
+    """Settings that replace those of a run when it is rendered again; an empty field keeps the run's own."""
 
     figures: dict[str, Any]
     depth: str = ""
@@ -170,9 +170,11 @@ def render_again(folder: Path, words: Sequence[str] = ()) -> str:
     """Redraw the report of a run from its results, without computing attention, and return the path to open.
 
     It writes the files that the run was configured to write; if the run had `report=none`, it writes all of them.
-    Overrides such as `figures.format=pdf` change how figures are drawn this time, even if the run drew none, and
-    `report.depth` changes the depth; with `figures.only`, the named figures are drawn and nothing else is written.
-    Files are replaced only when all of them are complete.
+    Files are replaced only when all of them are complete. `words` are settings that replace those of the run:
+
+    - `figures.format=pdf` and the like: draw figures in this way, even if the run drew none.
+    - `figures.only`: draw these figures, and write nothing else.
+    - `report.depth`: write the report with this depth.
 
     Raises:
         UserError: the folder holds no readable run or cannot be written to, or an override is invalid.
@@ -201,7 +203,7 @@ def render_again(folder: Path, words: Sequence[str] = ()) -> str:
 
 
 def apply_overrides(run: Run, overrides: Overrides) -> Run:
-    """Apply overridden figure settings and report depth to a run; a run that wrote no report gets a full one.
+    """Return a run with other settings of figures and report; if the run wrote no report, it now gets a full one.
 
     Raises:
         UserError: both `figures.only` and a depth are set, but figures do not depend on the depth.
@@ -226,7 +228,9 @@ def apply_overrides(run: Run, overrides: Overrides) -> Run:
 class Result:
     """The result of a run. A notebook shows the table, the summary, and the weights of every variant.
 
-    `comparison` holds all results as plain data, `timings` the time of each variant, `repeat` how to repeat the run.
+    - `comparison`: all results, as plain data.
+    - `timings`: the time of each variant.
+    - `repeat`: how to repeat the run.
     """
 
     comparison: Comparison
@@ -235,7 +239,7 @@ class Result:
 
     @property
     def command(self) -> str:
-        """The command that repeats the run; large arrays that you passed appear as their names in `results.npz`."""
+        """The command that repeats the run; a large array that you passed appears as its name in `results.npz`."""
         return self.repeat.line
 
     @property
@@ -267,8 +271,8 @@ class Result:
     def steps(self, variant: str = "", against: str = "") -> pd.DataFrame:
         """Explain the difference between a row and the baseline, one setting at a time; by default for all rows.
 
-        `against` names another row to start from. `moved` is how far a step changes the output of the step before;
-        `least` and `most` are its range over all `orders` of the settings.
+        `against` names another row to start from. In the result, `moved` is how far a step changes the output of the
+        step before; `least` and `most` are its range over all `orders` of the settings.
 
         Raises:
             UserError: there is no such variant, or it could not be computed.

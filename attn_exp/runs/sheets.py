@@ -3,8 +3,8 @@
 `read_options` reads the arguments, `make_sheets` yields a `Key` and a `Paper` (the sheet with its right answers) for
 each student, and `write_sheets` writes the pages, the empty `answers.csv` and `key.json`.
 
-A key holds the settings from which a student's numbers are computed, and the questions, but no answers and no code. A
-notebook shows an exercise with cells to type into; its `check` grades arrays as well.
+A key holds the settings from which a student's numbers are computed, and the questions, but no answers and no code. In
+Python, `exercise` returns one sheet: a notebook shows it with cells to type into, and its `check` grades arrays too.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ MOST_STUDENTS = 2000
 TO_PRINT = "sheets.html"  # all sheets in one file, for printing
 
 # the fields of a key in a file of keys
-KEY_SHAPE = {
+KEY_SCHEMA = {
     "file": str, "student": str, "words": [str], "numbers": dict, "stages": [str], "digits": int, "transposed": bool
 }  # fmt: skip
 EVERY_BOX, SHORT, MOST_CELLS = "all", ("weights", "scores", "output"), 24
@@ -68,9 +68,13 @@ FILE = "answers.csv"
 
 @dataclass(frozen=True)
 class Key:
-    """The definition of a student's sheet: the settings of a run, the student's `numbers` if any, and the questions.
+    """The definition of a student's sheet, from which its right answers are computed.
 
-    `file` is the name of the student's files, without a suffix.
+    - `file`: the name of the student's files, without a suffix.
+    - `words`: the settings of a run.
+    - `numbers`: the student's own input arrays, if any, by name.
+    - `stages`, `digits`: which boxes to fill in, and with how many decimals.
+    - `transposed`: whether the rows of a box are written as columns.
     """
 
     file: str
@@ -98,7 +102,13 @@ class Key:
 
 @dataclass(frozen=True)
 class Options:
-    """The options of `attn-exp sheet`; its other arguments are settings. `seed` is `7`, `1,2,3` or `range(0,30)`."""
+    """The options of `attn-exp sheet`; its other arguments are settings.
+
+    - `names`: a file with the students' names. `seed`: `7`, `1,2,3` or `range(0,30)`.
+    - `digits`, `stages`, `transposed`: see `Key`.
+    - `exam`: whether the page checks nothing and contains no answers.
+    - `to`: the folder to write.
+    """
 
     names: str = ""
     seed: str = ""
@@ -128,7 +138,7 @@ def write_sheets(arguments: Sequence[str]) -> str:
         answers_file = (
             answers.format_answers(first_sheet)
             if is_single
-            else answers.blank_table([key.student for key, _ in sheets], first_sheet)
+            else answers.format_blank_table([key.student for key, _ in sheets], first_sheet)
         )
         machine.fill(draft, {
             FILE: answers_file,
@@ -281,7 +291,7 @@ def read_keys(path: Path) -> dict[str, Key]:
         UserError: the file cannot be read, or is not a file of keys.
     """
     with refuse(f"{path}: not a file of sheet keys", OSError, ValueError, TypeError):
-        records = read_json(path, {"keys": [KEY_SHAPE]})["keys"]
+        records = read_json(path, {"keys": [KEY_SCHEMA]})["keys"]
         keys = [Key(**record | {name: tuple(record[name]) for name in ("words", "stages")}) for record in records]
     by_file = {key.file: key for key in keys}
     if not keys or len(by_file) < len(keys) or not all(0 <= key.digits <= MOST_DIGITS for key in keys):
@@ -293,7 +303,7 @@ def read_keys(path: Path) -> dict[str, Key]:
 class Exercise:
     """A worksheet. A notebook shows the given numbers, and cells that check each number as it is typed.
 
-    `check` grades numbers computed in Python; `blank` returns a table of the right shape for them.
+    `check` grades numbers that Python computed; `blank` returns an empty table for them.
     """
 
     paper: Paper
@@ -319,9 +329,10 @@ class Exercise:
         return pd.DataFrame(np.full((heads * len(rows), len(columns)), np.nan), index=names, columns=list(columns))
 
     def check(self, given: str | Path | Mapping[str, Any] | None = None, **numbers: Any) -> Checked:
-        """Check numbers given by stage, as in `check(scores=s, weights=w)`, or a file that the page saved.
+        """Check numbers by stage, as in `check(scores=s, weights=w)`, or a file that the page saved.
 
-        A stage is `[r c]` or `[h r c]`, or has its heads stacked vertically, as in `blank`; NaN counts as empty.
+        The numbers of a stage are `[r c]`, or `[h r c]`, or have their heads stacked vertically, as in `blank`. NaN
+        counts as empty.
 
         Raises:
             UserError: a stage is not on the sheet, its shape is wrong, or the file cannot be read.

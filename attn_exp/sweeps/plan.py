@@ -54,7 +54,7 @@ KEYS = 2**128  # the number of different keys of points; sums of hashes are take
 FILE = "manifest.json"
 Manifest = Mapping[str, Any]
 """The contents of a manifest."""
-SHAPE = {
+SCHEMA = {
     **folders.DESCRIPTION,
     "words": [str], "seconds?": float, "folders": [str], "title": str, "points": int, "chunk": int,
     "fixed": [str], "axes": [{
@@ -64,7 +64,7 @@ SHAPE = {
     "dimensions": [[int]], "skipped": int, "columns": [str], "metrics": [str], "format": str,
     "report": {"tables": bool, "figures": bool, "pages": bool, "depth?": str}, "kept": [[int]], "parts": [str],
     "version": str, "versions?": dict, "git?": (dict, NoneType), "cpu?": str, "blas?": [dict],
-    "exact?": bool, "sweep": dict, "figures": dict, **provenance.SHAPES,
+    "exact?": bool, "sweep": dict, "figures": dict, **provenance.SCHEMAS,
 }  # fmt: skip
 """The fields of a manifest that are read, and their types."""
 # the types of the values on an axis of each kind; an axis with other values has the kind `text`
@@ -305,7 +305,7 @@ def load_manifest(folder: Path) -> dict[str, Any]:
         UserError: the folder holds no sweep, or its manifest cannot be read.
     """
     with refuse(f"{folder}: its {FILE} cannot be read", OSError, ValueError, LookupError):
-        manifest = trust.read_json(folder / FILE, SHAPE)
+        manifest = trust.read_json(folder / FILE, SCHEMA)
         check_manifest(manifest)
     return manifest
 
