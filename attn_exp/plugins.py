@@ -129,10 +129,12 @@ def reload_members(origins: Sequence[Origin]) -> Iterator[None]:
 def register(member: Value, name: str | None = None, example: Any = None) -> Value:
     """Register your own mask, score, position, normalizer, form, metric, check, source or figure, and return it.
 
-    All runs of the Python session can then use it. `member` is a class or a value as in docs/extend.md, or the path of
-    a file that defines members, as for `--with`. `name` is the name in settings; classes, metrics and normalizers have
-    a name already. `example` is a rule's `Example`. `register` is also a class decorator: `@attn_exp.register`. A
-    member with the same file and name as an earlier one replaces it.
+    All runs of the Python session can then use it. A member with the same file and name as an earlier one replaces it.
+    `register` is also a class decorator: `@attn_exp.register`.
+
+    - `member`: a class or a value as in docs/extend.md, or the path of a file that defines members, as for `--with`.
+    - `name`: its name in settings; classes, metrics and normalizers have a name already.
+    - `example`: a rule's `Example`.
 
     Raises:
         UserError: `member` is not a member, its name is taken, it violates its contract, or it does not reproduce its
@@ -171,7 +173,7 @@ def add_file(file: str) -> list[str]:
 
 def add_members(module: ModuleType, stem: str, origin: Origin) -> list[str]:
     """Add all members of a module, or none if one is invalid, and return notes on the rules without an example."""
-    members, examples = members_of(module), getattr(module, "EXAMPLE", None)
+    members, examples = find_members(module), getattr(module, "EXAMPLE", None)
     members_to_add, notes = list[tuple[str, str, Any]](), list[str]()
     for kind, defined_name, given in members:
         # the only member of a kind is named after the file; if there are several, each is named after its class
@@ -190,7 +192,7 @@ def add_members(module: ModuleType, stem: str, origin: Origin) -> list[str]:
     return notes
 
 
-def members_of(module: ModuleType) -> list[tuple[Kind, str, Any]]:
+def find_members(module: ModuleType) -> list[tuple[Kind, str, Any]]:
     """Return the members of a module, each with its kind and the name of its class or constant.
 
     Imported names, and classes whose names begin with `_`, are ignored.
@@ -247,14 +249,14 @@ def check_member(kind: Kind, name: str, value: Any, example: Any) -> Any:
         guard_methods(value, name, kind.name)
         return value
     function = getattr(value, kind.function)
-    misfit, error = {"normalizer": (find_misfit, UserError), "form": (no_trace, OwnCodeError)}.get(
+    misfit, error = {"normalizer": (find_misfit, UserError), "form": (describe_non_trace, OwnCodeError)}.get(
         kind.name, (None, UserError)
     )
     guards = {kind.function: guard(function, f"{kind.group or kind.name}={name}", misfit, error, NotFormedError)}
     return value._replace(**guards) if kind.name == "metric" else replace(value, **guards)
 
 
-def no_trace(arguments: tuple[Any, ...], result: Any) -> str:
+def describe_non_trace(arguments: tuple[Any, ...], result: Any) -> str:
     return "" if isinstance(result, Trace) else f"{type(result).__name__}; expected a Trace"
 
 

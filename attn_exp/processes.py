@@ -108,9 +108,11 @@ class Child(AbstractContextManager["Child"]):
     """A subprocess that serves one function of this package: `with Child("attn_exp.room.file:function") as child`.
 
     The subprocess starts at once, so that its start-up and imports overlap with other work, and is closed at the end of
-    the context. The function is called as `function(argument, tell)`; its argument, its answer and the messages that it
-    sends with `tell` must be JSON values. `quiet` drops what it prints. `variables` are set in its environment unless
-    they are set already.
+    the context. The function is called as `function(argument, tell)`. Its argument, its answer and the messages that it
+    sends with `tell` must be JSON values.
+
+    - `quiet`: drop what the function prints.
+    - `variables`: environment variables of the subprocess, except those that are set already.
 
     Raises:
         OSError: the process cannot be started.
@@ -195,7 +197,7 @@ def serve(target: str) -> None:
     """Answer requests from stdin with the function `target` until stdin closes: the main loop of the subprocess.
 
     Stdin and stdout are the parent's pipes. They are duplicated to other descriptors before any user code is imported,
-    so that whatever it prints, from Python or from C, goes to stderr, and its stdin is empty.
+    so that whatever user code prints, from Python or from C, goes to stderr, and its stdin is empty.
     """
     # The lowest free descriptor would be 2 if stderr is closed; few programs touch 200.
     request_pipe, reply_pipe = os.dup2(0, 200, inheritable=False), os.dup2(1, 201, inheritable=False)

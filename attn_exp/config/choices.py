@@ -47,7 +47,7 @@ def group_names(folders: Sequence[str] = ()) -> set[str]:
 
 
 def outside_choices(group: str) -> dict[str, dict[str, Any]]:
-    """Return the members of a group from outside the package: their settings, as in YAML, by name of the member.
+    """Return the settings, as in YAML, of a group's members from outside the package, by name of the member.
 
     Members whose code is not available are left out.
     """

@@ -121,9 +121,9 @@ def parse_words(words: Sequence[str]) -> Namespace:
             raise UserError(unknown_option(word))
     namespace = parser.parse_intermixed_args(list(words))
     if namespace.resolve and not namespace.cfg:
-        raise UserError("The --resolve flag can only be used in conjunction with --cfg")
+        raise UserError("--resolve needs --cfg: it resolves the interpolations that --cfg prints")
     if namespace.multirun and namespace.cfg:
-        raise UserError("Only one of --multirun and --cfg can be specified")
+        raise UserError("--multirun and --cfg cannot be combined")
     return namespace
 
 

@@ -347,7 +347,7 @@ def make(schema: type[Schema], settings: Any, key: str) -> Schema:
 
 
 def own_kinds(schema: type) -> dict[str, Kind]:
-    """Return the kinds of those fields of a class that accept less than any value of their type, or None too.
+    """Return the kinds of those fields of a class that name one, such as `Annotated[int, at_least(1)]`.
 
     Finding them takes ten times as long as creating an object, so this is called once per class, when it is defined.
     """

@@ -79,7 +79,7 @@ def format_answers(paper: Paper, filled: bool = False) -> str:
     return records.as_csv(lines)
 
 
-def column_headings(paper: Paper) -> list[str]:
+def list_headings(paper: Paper) -> list[str]:
     """Return the column heading of each number in a table of students, such as `weights cat sat`."""
     return [
         f"{corner} {row} {column}"
@@ -95,7 +95,7 @@ def is_table(lines: Lines) -> bool:
 
 
 def format_blank_table(students: Sequence[str], paper: Paper) -> str:
-    names = column_headings(paper)
+    names = list_headings(paper)
     rows = [[records.format_cell(student), *[""] * len(names)] for student in students]
     return records.as_csv([[STUDENT, *map(records.format_cell, names)], *rows])
 
@@ -106,7 +106,7 @@ def row_to_blocks(heading: Sequence[str], row: Sequence[str], paper: Paper) -> L
     Raises:
         UserError: the columns of the table differ from those of the sheet, or the row has too many cells.
     """
-    expected = [name.strip() for name in column_headings(paper)]
+    expected = [name.strip() for name in list_headings(paper)]
     if list(heading[1 : len(expected) + 1]) != expected or any(heading[len(expected) + 1 :]):
         raise UserError(f"the columns are not those of the sheet ({', '.join(expected[:2])}, ...)")
     if any(row[len(expected) + 1 :]):

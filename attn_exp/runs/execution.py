@@ -27,7 +27,7 @@ from attn_exp.experiment.row import Comparison, Run, Timing
 from attn_exp.problem.problem import Pass
 from attn_exp.report import sentences
 from attn_exp.runs import folders, provenance, store, trust
-from attn_exp.runs.provenance import origin
+from attn_exp.runs.provenance import describe_origin
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,7 +66,7 @@ def compute(config: Config, under_way: Pass | None = None) -> tuple[Comparison, 
     check_names = checks.choose_checks(config)
     check_figures(config.figures)
     with chdir(os.curdir), limit_blas_threads(config):
-        tabulated = tabulate(config, Progress(), under_way, bind=provenance.binder(config))
+        tabulated = tabulate(config, Progress(), under_way, bind=provenance.find_binder(config))
         comparison = complete(tabulated, check_names)
         return comparison, measure(comparison.variants, comparison.problem, known_seconds=comparison.seconds)
 
@@ -74,8 +74,8 @@ def compute(config: Config, under_way: Pass | None = None) -> tuple[Comparison, 
 def limit_blas_threads(config: Config) -> AbstractContextManager[object]:
     """Limit BLAS to one thread for a run of a few hundred tokens; threads that variants start are unaffected.
 
-    Multiplying a hundred rows takes less time than waking a thread and waiting for it: a hundred times less on a busy
-    machine, where the caller waits until the system schedules the thread.
+    Waking a thread and waiting for it takes longer than multiplying a hundred rows. On a busy machine, it takes a
+    hundred times longer, since the caller waits until the system schedules the thread.
     """
     tokens = config.embeddings.tokens if config.model.tokens is None else config.model.tokens
     rows = tokens if isinstance(tokens, int) else len(tokens or ())
@@ -90,7 +90,7 @@ def write(comparison: Comparison, timings: tuple[Timing, ...], command: Repeat) 
     """Write a run and its report to a new folder, add it to the index, and return the folder."""
     output_dir = Path(comparison.config.output_dir)
     load_renderers(comparison.config)
-    about = store.describe_run(comparison, command, origin())
+    about = store.describe_run(comparison, command, describe_origin())
     folder = store.save(Run(comparison, timings, about), output_dir)
     with suppress(UserError):  # the run is saved; `attn-exp index` reports the problem
         folders.rebuild_index(output_dir)
@@ -148,7 +148,7 @@ def parse_overrides(words: Sequence[str], command: str, allowed: Collection[str]
             raise UserError(unknown(key, list(allowed), f"setting of {command}"))
         if not equals:
             raise UserError(f"{word}: expected {key}=VALUE")
-        values[key] = value if key in ("figures.font", DEPTH) else typed_value(value)
+        values[key] = value if key in ("figures.font", DEPTH) else parse_value(value)
     figure_values = {key.removeprefix("figures."): value for key, value in values.items() if key != DEPTH}
     report_values = {"depth": values[DEPTH]} if DEPTH in values else {}
     return Overrides(
@@ -156,10 +156,10 @@ def parse_overrides(words: Sequence[str], command: str, allowed: Collection[str]
     )
 
 
-def typed_value(value: str) -> Any:
+def parse_value(value: str) -> Any:
     """Parse a value as JSON or as a list of words in brackets; anything else is a string."""
     if value.startswith("[") and value.endswith("]"):
-        return [typed_value(part.strip()) for part in value[1:-1].split(",") if part.strip()]
+        return [parse_value(part.strip()) for part in value[1:-1].split(",") if part.strip()]
     try:
         return machine.parse_json(value.encode())
     except ValueError:

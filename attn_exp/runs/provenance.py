@@ -48,18 +48,18 @@ SCHEMAS = {
 About = Mapping[str, Any]
 
 
-def origin() -> dict[str, Any]:
+def describe_origin() -> dict[str, Any]:
     """Return everything, apart from the settings, that could change a result: versions, git state, CPU and BLAS."""
     libraries = {name: str(sys.modules[name].__version__) for name in LIBRARIES if name in sys.modules}
     return {
         "versions": {"python": platform.python_version(), **libraries},
-        "git": git_state(),
-        "cpu": cpu(),
+        "git": read_git_state(),
+        "cpu": read_cpu(),
         "blas": [{key: pool.get(key) for key in BLAS_KEYS} for pool in threadpoolctl.threadpool_info()],
     }
 
 
-def git_state(checkout: Path = HERE.parent) -> dict[str, Any] | None:
+def read_git_state(checkout: Path = HERE.parent) -> dict[str, Any] | None:
     command = ["git", "-C", str(checkout), "status", "--porcelain=v2", "--branch"]
     if not (checkout / "pyproject.toml").is_file():
         return None
@@ -71,7 +71,7 @@ def git_state(checkout: Path = HERE.parent) -> dict[str, Any] | None:
     return {"commit": commit[1], "dirty": bool(re.search("^[^#]", status, re.MULTILINE))} if commit else None
 
 
-def cpu() -> str:
+def read_cpu() -> str:
     path = Path("/proc/cpuinfo")
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     match = re.search(r"^model name\s*:\s*(.*\S)", text, re.MULTILINE)
@@ -103,7 +103,7 @@ def record_files(config: Config, forms: Iterable[str], swept: Iterable[tuple[str
 # Code
 
 
-def binder(config: Config) -> Bind | None:
+def find_binder(config: Config) -> Bind | None:
     """Return the function that imports the user functions of variants; None if the command line names none."""
     if not any_named(variant.form for variant in config.variant.values()):
         return None

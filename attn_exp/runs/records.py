@@ -31,7 +31,7 @@ def format_records(schema: type, records: Iterable[Any]) -> str:
 
 
 def as_csv(lines: Sequence[Sequence[str]]) -> str:
-    """Format lines of cells as CSV; every cell must be safe, or come from `format_cell` or `format_label`.
+    """Format lines of cells as CSV; each cell is a constant, or comes from `format_cell` or `format_label`.
 
     If a cell contains a carriage return, all cells are quoted; otherwise it would break its line in two.
     """

@@ -41,7 +41,7 @@ from attn_exp.report import worksheet
 from attn_exp.report.notebook import html
 from attn_exp.report.sentences import table
 from attn_exp.runs import answers
-from attn_exp.runs.execution import typed_value
+from attn_exp.runs.execution import parse_value
 from attn_exp.runs.store import insert_arrays, split_arrays
 from attn_exp.runs.trust import read_json
 
@@ -202,7 +202,7 @@ def read_options(arguments: Sequence[str]) -> tuple[Options, tuple[str, ...]]:
             raise UserError(unknown(word, [f"{name}=..." for name in names], "option of attn-exp sheet"))
     texts = dict(word.split("=", 1) for word in arguments)
     values = {
-        key: value if key in ("names", "seed", "to") else typed_value(value)
+        key: value if key in ("names", "seed", "to") else parse_value(value)
         for key, value in texts.items()
         if key in names
     }
@@ -220,7 +220,7 @@ def list_students(options: Options) -> list[tuple[str, int]]:
     if len(seeds) != len(names):
         count = f"{count_of(len(names), 'name')} and {len(seeds)} seeds"
         raise UserError(f"names={options.names}: {count}; expected one seed for all, or one per name")
-    return list(zip(number_repeated(names, "{} ({})"), seeds, strict=True))
+    return list(zip(rename_duplicates(names, "{} ({})"), seeds, strict=True))
 
 
 def parse_seeds(value: str) -> Shape:
@@ -247,7 +247,7 @@ def derive_seeds(names: Sequence[str]) -> Shape:
     return tuple(int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") % 10**9 for text in texts)
 
 
-def number_repeated(names: Sequence[str], pattern: str) -> list[str]:
+def rename_duplicates(names: Sequence[str], pattern: str) -> list[str]:
     unique = dict[str, str]()
     for name in names:
         candidates = itertools.chain([name], (pattern.format(name, number) for number in itertools.count(2)))
@@ -276,7 +276,7 @@ def file_names(names: Sequence[str]) -> list[str]:
     Names that differ only in case count as duplicates, since some file systems ignore case.
     """
     plain = [re.sub(r"[^\w-]+", "-", name).strip("-")[:60] or "student" for name in names]
-    return number_repeated(plain, "{}-{}")
+    return rename_duplicates(plain, "{}-{}")
 
 
 def make_composer(typed: bool) -> Compose:

@@ -25,7 +25,7 @@ from attn_exp.report.sentences import spoken
 from attn_exp.report.versus import Versus, explain_no_maps, explorer, versus_page, versus_text
 from attn_exp.runs import folders, store, trust
 from attn_exp.runs.execution import DEPTH, Result, parse_overrides
-from attn_exp.runs.provenance import origin
+from attn_exp.runs.provenance import describe_origin
 from attn_exp.sweeps.overview import depth_of
 from attn_exp.sweeps.plan import Manifest, flatten, is_sweep
 from attn_exp.sweeps.rows import VARIANT, Rows, combine, read_rows
@@ -97,7 +97,8 @@ def compare_sides(*sides: Result | Path) -> Versus:
             return compare_sweeps(*map(load_side, sweeps))
     names = [str(side) if isinstance(side, Path) else "a result" for side in sides]
     runs = (
-        Run(side.comparison, side.timings, origin()) if isinstance(side, Result) else store.load(side) for side in sides
+        Run(side.comparison, side.timings, describe_origin()) if isinstance(side, Result) else store.load(side)
+        for side in sides
     )
     return compare_runs(names, *runs)
 
@@ -120,9 +121,9 @@ def write_page(versus: Versus, paths: Sequence[Path]) -> Path:
 
 
 def differing_settings(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Return the settings that differ, under dotted names if nested; arrays come last.
+    """Return the settings that differ, by dotted name; arrays come last.
 
-    If the settings of the model differ, the arrays that come from it are left out.
+    If the settings of the model differ, the arrays that come from the model are left out.
     """
     first_values, second_values = flatten_compared(first), flatten_compared(second)
     pairs = {
@@ -186,7 +187,7 @@ def compare_runs(names: Sequence[str], one: Run, other: Run) -> Versus:
         *only_in_one,
         *filter(None, [no_maps_reason]),
     )
-    rows = rows_table(first.rows, second.rows, {name: verdict for name, (verdict, _) in results.items()})
+    rows = tabulate_rows(first.rows, second.rows, {name: verdict for name, (verdict, _) in results.items()})
     explorer_data = explorer(comparisons) if is_moved and not no_maps_reason else None
     versus = Versus(names[0], names[1], is_moved, sentences, (rows,), explorer=explorer_data)
     return add_settings(
@@ -243,7 +244,7 @@ def locate_maximum(run: Run, stage: str, one: Array, other: Array) -> str:
     return f"most at {', '.join(labels)}: {values}"
 
 
-def rows_table(first: Sequence[Row], second: Sequence[Row], verdicts: Mapping[str, str]) -> Table:
+def tabulate_rows(first: Sequence[Row], second: Sequence[Row], verdicts: Mapping[str, str]) -> Table:
     """Tabulate the cells that differ between two runs, for variants whose stages differ by more than rounding."""
     other_rows = {row.variant: row for row in second}
     differing = [

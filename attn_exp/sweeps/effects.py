@@ -319,7 +319,7 @@ def pick_levels(labels: Sequence[str], name: str) -> list[int]:
 
 
 def pair_differences(values: Array, groups: Array, axis: int, start: int, end: int) -> Array:
-    """Return the values at `end` minus those at `start`; rounding counts as 0, and an incomparable pair is NaN."""
+    """Return the values at `end` minus those at `start`: 0 if due to rounding, NaN if the rows are not comparable."""
     first, second = (np.take(values, [level], axis=axis) for level in (start, end))
     is_comparable = np.take(groups, [start], axis=axis) == np.take(groups, [end], axis=axis)
     differences = np.where(is_comparable, second - first, np.nan)

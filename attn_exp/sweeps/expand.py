@@ -188,7 +188,7 @@ def as_composed(axis: Axis) -> Axis:
 
 
 def find_interpolated(config: DictConfig, axes: Sequence[Axis]) -> set[int]:
-    """Return the indices of the plain axes that an interpolation may read; some that none reads may be among them."""
+    """Return the indices of all plain axes that an interpolation reads, and perhaps of some others."""
     own_keys: list[Any] = [key for key in config if key != "hydra"]
     text = str(OmegaConf.to_container(OmegaConf.masked_copy(config, own_keys), resolve=False))
     names = set(re.findall(r"\w+", " ".join(INTERPOLATION.findall(text))))

@@ -24,7 +24,7 @@ from attn_exp.runs import trust
 from attn_exp.runs.trust import DamagedError
 from attn_exp.sweeps.plan import Plan
 from attn_exp.sweeps.rows import OK
-from attn_exp.sweeps.task import as_csv, settings_cells
+from attn_exp.sweeps.task import as_csv, format_settings
 
 # the file name of a part: its chunk, the number of failed points if there are any, and a hash
 NAME = re.compile(r"([0-9a-f]{24})(?:-failed(\d{1,9}))?-([0-9a-f]{16})\.csv")
@@ -123,7 +123,7 @@ class Shelf:
                 if row["status"] == OK and row["key"] in number_of_key:
                     number = number_of_key[row["key"]]
                     lines_of_part.setdefault(number, []).append(
-                        [*settings_cells(plan, number), *(row[name] for name in columns)]
+                        [*format_settings(plan, number), *(row[name] for name in columns)]
                     )
             shared_lines |= lines_of_part
         return shared_lines

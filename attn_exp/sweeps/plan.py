@@ -210,7 +210,7 @@ def choose_chunk(space: Space, points: int) -> int:
     return max(1, -(-points // FILES), min(max(usual, POINTS_PER_CHUNK), points // FEWEST_CHUNKS), layers)
 
 
-def identity(space: Space, sweep: Sweep, folders: Sequence[str]) -> str:
+def hash_command(space: Space, sweep: Sweep, folders: Sequence[str]) -> str:
     """Return the default folder name of a sweep: a hash of its command, without settings that affect no row."""
     axes = [
         (axis.key, axis.values if isinstance(axis.values, range) else list(map(spelled, axis.values)))
@@ -225,7 +225,7 @@ def is_deciding(word: str) -> bool:
     return key_of(word).split(".")[0] not in NO_RESULT
 
 
-def columns(plan: Plan) -> list[str]:
+def list_columns(plan: Plan) -> list[str]:
     """Return the columns of the results: the point, its swept settings, its status, and the row of each variant.
 
     A part has one more column, the key of the point.
@@ -236,7 +236,7 @@ def columns(plan: Plan) -> list[str]:
 
 @cache
 def row_columns() -> dict[str, str]:
-    """Return the column of each field of a `Row`: the field's name, after `variant_` if a setting has that name too."""
+    """Return the column of each field of a `Row`: its name, or `variant_<name>` if a setting has that name already."""
     settings = {field.name for field in fields(Config)} - {"variant"}
     return {field.name: f"variant_{field.name}" if field.name in settings else field.name for field in fields(Row)}
 
@@ -256,7 +256,7 @@ def describe_sweep(plan: Plan, config: Config, command: Repeat) -> dict[str, Any
         "axes": [describe_axis(axis) for axis in plan.space.axes],
         "dimensions": plan.space.dimensions,
         "skipped": plan.space.size - plan.points,
-        "columns": columns(plan),
+        "columns": list_columns(plan),
         "metrics": plan.metrics,
         "format": config.sweep.format,
         "sweep": as_yaml_value(asdict(config.sweep)),

@@ -108,7 +108,7 @@ def summarize(
     rows = read_rows(head, lines, axes, metrics)
     groups = dimensions if dimensions is not None else [[index] for index in range(len(axes))]
     cube = make_cube(rows, axes, groups, [name for name in metrics if not head_and_pattern(name)])
-    shown_columns = shown_axes(rows, axes)
+    shown_columns = choose_axes(rows, axes)
     variants = rows.texts["variant"]
     cells = combine([*shown_columns.values(), variants])
     moments_of = {name: measure_cells(cells, numbers) for name, numbers in rows.numbers.items()}
@@ -140,7 +140,7 @@ def summarize(
     )
 
 
-def shown_axes(rows: Rows, axes: Axes) -> dict[str, Column]:
+def choose_axes(rows: Rows, axes: Axes) -> dict[str, Column]:
     """Return the column of each axis except the seed; the longest axes are dropped if there are too many cells."""
     shown = sorted((axis for axis in axes if axis["key"] != "seed"), key=lambda axis: int(axis["count"]))
     while math.prod(int(axis["count"]) for axis in shown) > MOST_CELLS:
@@ -239,7 +239,10 @@ def analyse_effects(cube: Cube | None, thresholds: Mapping[str, float], exact: b
 
 
 def count_rows(cube: Cube, rows: Array) -> str:
-    """Say how many rows are marked, such as `4 of 12 rows (head=2)`; a setting is named if its values select them."""
+    """Say how many rows are marked, such as `4 of 12 rows (head=2)`.
+
+    The values of a setting are named if all of their rows are marked, and no others.
+    """
     has_result = cube.resolved >= 0
     text = f"{int(rows.sum()):,} of {int(has_result.sum()):,} rows"
     for axis, (name, labels) in enumerate(zip(cube.names, cube.levels, strict=True)):
@@ -295,7 +298,7 @@ def format_effects(rows: Sequence[Effect], tests: int) -> str:
 
 
 def describe_effect(effect: Effect, tests: int) -> tuple[str, str]:
-    """Return the verb for an effect, and its size and the value of another setting: `raises`, ` by 2 at b=1`.
+    """Return the verb for an effect, and how the sentence goes on: `raises` and ` by 2 at b=1`.
 
     If the interval excludes 0, but Holm's test of all comparisons finds no effect, the text says so.
     """

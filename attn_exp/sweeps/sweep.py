@@ -31,7 +31,7 @@ from attn_exp.processes import format_duration
 from attn_exp.report.sweep_plots import refuse_plots
 from attn_exp.runs import provenance, trust
 from attn_exp.runs.folders import COMPLETE, rebuild_index
-from attn_exp.runs.provenance import origin
+from attn_exp.runs.provenance import describe_origin
 from attn_exp.runs.store import check_writable
 from attn_exp.sweeps import overview, swept
 from attn_exp.sweeps.engines import engine
@@ -44,7 +44,7 @@ from attn_exp.sweeps.plan import (
     Plan,
     describe_axis,
     describe_sweep,
-    identity,
+    hash_command,
     is_deciding,
     load_manifest,
     make_plan,
@@ -54,7 +54,7 @@ from attn_exp.sweeps.plan import (
 from attn_exp.sweeps.space import Space
 from attn_exp.sweeps.summary import LAYER
 from attn_exp.sweeps.swept import Swept
-from attn_exp.sweeps.task import CRASHED, Done, as_csv, compute, dtype_of, failed_line
+from attn_exp.sweeps.task import CRASHED, Done, as_csv, compute, dtype_of, format_failure
 
 MOST_TRIED = 1024
 """Maximum number of points tried before a sweep is refused."""
@@ -86,7 +86,7 @@ def check_sweep(plan: Plan, folder: Path, config: Config) -> None:
     check_points(plan)
 
 
-def added_metrics(space: Space) -> tuple[str, ...]:
+def list_added_metrics(space: Space) -> tuple[str, ...]:
     """Return the metrics that the sweep adds to the built-in ones, including those of heads.
 
     Raises:
@@ -102,10 +102,10 @@ def added_metrics(space: Space) -> tuple[str, ...]:
         find_type(value if isinstance(value, str) else spelled(value))
     if len(metric_sets) > 1 or any(axis.key in ("check", "metrics") for axis in space.axes):
         raise UserError("metrics and check apply to the whole sweep and take one value")
-    return (*(name for name in metric_sets.pop() if name not in row_columns().values()), *head_columns(space))
+    return (*(name for name in metric_sets.pop() if name not in row_columns().values()), *list_head_columns(space))
 
 
-def head_columns(space: Space) -> tuple[str, ...]:
+def list_head_columns(space: Space) -> tuple[str, ...]:
     """Return a column for each pattern of each head if the sweep varies the layer of a model, else no column.
 
     Raises:
@@ -129,7 +129,7 @@ def check_points(plan: Plan) -> None:
     for number in range(0, plan.points, -(-plan.points // MOST_TRIED)):
         try:
             point = read_config(plan.space.settings(plan.kept[number]))
-            prepare(point, bind=provenance.binder(point))
+            prepare(point, bind=provenance.find_binder(point))
         except UserError as error:
             messages.append(str(error))
         except Exception:  # a worker will report this in the point's line
@@ -206,8 +206,8 @@ def sweep(words: Sequence[str], folders: Sequence[str]) -> Outcome:
         UserError: an argument is invalid, which is reported before anything starts, or the folder is not writable.
     """
     space, first = expand([quote_skip(word) for word in words], folders)
-    plan = make_plan(space, first.sweep, added_metrics(space))
-    folder = Path(first.output_dir) / "sweeps" / (first.sweep.name or identity(space, first.sweep, folders))
+    plan = make_plan(space, first.sweep, list_added_metrics(space))
+    folder = Path(first.output_dir) / "sweeps" / (first.sweep.name or hash_command(space, first.sweep, folders))
     check_sweep(plan, folder, first)
     command = Repeat(tuple(words), tuple(folders), many=True, own=registry.files())
     manifest = describe_sweep(plan, first, command) | {"exact": has_fixed_inputs(space)}
@@ -255,7 +255,7 @@ def run(plan: Plan, folder: Path, config: Config, manifest: dict[str, Any]) -> O
     driver = Driver(plan, shelf, PointProgress(points=plan.points), intact, shared)
     jobs = list(driver.jobs())
     workers = engine.start(plan, config.sweep, len(jobs)) if jobs else None
-    manifest |= origin()
+    manifest |= describe_origin()
     write_manifest(folder, manifest)
     spent = float(earlier.get("seconds", 0.0)) if is_same else 0.0
     status, code, started = swept.PARTIAL, None, time.monotonic()
@@ -390,6 +390,6 @@ class Driver:
         job = died.job
         if not job.is_retry:
             return [Job(job.chunk, [number], is_retry=True) for number in job.numbers]
-        line = failed_line(self.plan, job.numbers[0], CRASHED, f"{died.reason}, twice")
+        line = format_failure(self.plan, job.numbers[0], CRASHED, f"{died.reason}, twice")
         self.take(Done(job, as_csv([line]), 1, 1))
         return []

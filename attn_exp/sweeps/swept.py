@@ -266,12 +266,12 @@ class Swept:
     @property
     def effects(self) -> pd.DataFrame:
         """The paired effect of each setting on each metric, with all digits."""
-        return frame_of(*list_records(self.summary.answers)["effects"])
+        return make_frame(*list_records(self.summary.answers)["effects"])
 
     @property
     def shares(self) -> pd.DataFrame:
         """The share of each metric's variance that each setting, and each pair of settings, explains."""
-        return frame_of(*list_records(self.summary.answers)["shares"])
+        return make_frame(*list_records(self.summary.answers)["shares"])
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -305,7 +305,7 @@ class Swept:
         return html("sweep", self.sentences, shown.head, shown.lines, overview.format_closing(self.about, self.summary))
 
 
-def frame_of(head: Sequence[str], lines: Iterable[Sequence[Any]]) -> pd.DataFrame:
+def make_frame(head: Sequence[str], lines: Iterable[Sequence[Any]]) -> pd.DataFrame:
     import pandas as pd  # noqa: PLC0415 - as above
 
     return pd.DataFrame(lines, columns=list(head))

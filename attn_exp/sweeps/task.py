@@ -58,7 +58,7 @@ def compute(plan: Plan, job: Job) -> Done:
                 lines += batched[number] if number in batched else compute_point(plan, number, under_way)
             except Exception as error:
                 failed += 1
-                lines.append(failed_line(plan, number, FAILED, format_error(error)))
+                lines.append(format_failure(plan, number, FAILED, format_error(error)))
                 if plan.fail_fast:
                     break
     return Done(job, as_csv(lines), count, failed)
@@ -67,8 +67,8 @@ def compute(plan: Plan, job: Job) -> Done:
 def compute_point(plan: Plan, number: int, under_way: Pass) -> list[Line]:
     config = config_of(plan, number)
     with chdir(os.curdir):  # user code may change the working directory, on which our relative paths depend
-        comparison = tabulate(config, under_way=under_way, bind=provenance.binder(config), dtype=dtype_of(config))
-    return list(ok_lines(plan, number, comparison))
+        comparison = tabulate(config, under_way=under_way, bind=provenance.find_binder(config), dtype=dtype_of(config))
+    return list(format_lines(plan, number, comparison))
 
 
 def compute_stacks(plan: Plan, job: Job) -> dict[int, list[Line]]:
@@ -113,8 +113,8 @@ def group_seeds(plan: Plan, numbers: Sequence[int]) -> Iterator[tuple[list[int],
 def format_stack(plan: Plan, variants: Sequence[Rows], points: list[int], seeds: list[int]) -> Iterator[list[Line]]:
     """Yield the lines of each point, one per variant, for points that differ only in their seed."""
     seed_axis, _ = plan.space.seeds or (0, 0)
-    shared = [[cell] * len(points) for cell in (*settings_cells(plan, points[0]), OK, "", "")]
-    number_column, seed_column = 0, 1 + seed_axis  # as in `settings_cells`
+    shared = [[cell] * len(points) for cell in (*format_settings(plan, points[0]), OK, "", "")]
+    number_column, seed_column = 0, 1 + seed_axis  # as in `format_settings`
     shared[number_column], shared[seed_column] = list(map(str, points)), list(map(str, seeds))
     keys = list(map(plan.key, points))
     for lines in zip(*(zip(*shared, *format_columns(rows), keys, strict=True) for rows in variants), strict=True):
@@ -163,11 +163,11 @@ def elsewhere(plan: Plan, job: Job) -> Done:
         return compute(plan, job)
 
 
-def ok_lines(plan: Plan, number: int, comparison: Comparison) -> Iterator[list[str]]:
+def format_lines(plan: Plan, number: int, comparison: Comparison) -> Iterator[list[str]]:
     """Yield a line for each variant of a point; the column `agree` counts published results that agree: `6 of 6`."""
     agreeing = sum(figure.agrees for figure in comparison.published)
     printed = len(comparison.published)
-    start = [*settings_cells(plan, number), OK, "", f"{agreeing} of {printed}" if printed else ""]
+    start = [*format_settings(plan, number), OK, "", f"{agreeing} of {printed}" if printed else ""]
     more = compute_added_metrics(plan, comparison) if plan.metrics else {}
     key = plan.key(number)
     for row in comparison.rows:
@@ -198,12 +198,12 @@ def measure_heads(comparison: Comparison, columns: Mapping[str, tuple[int, str]]
     return numbers
 
 
-def failed_line(plan: Plan, number: int, status: str, message: str) -> list[str]:
+def format_failure(plan: Plan, number: int, status: str, message: str) -> list[str]:
     empty = [""] * (1 + len(row_columns()) + len(plan.metrics))
-    return [*settings_cells(plan, number), status, format_cell(message), *empty, plan.key(number)]
+    return [*format_settings(plan, number), status, format_cell(message), *empty, plan.key(number)]
 
 
-def settings_cells(plan: Plan, number: int) -> list[str]:
+def format_settings(plan: Plan, number: int) -> list[str]:
     """Return the first cells of a point's lines: its number, and its value on each axis."""
     values = plan.space.values(plan.kept[number])
     return [
