@@ -208,7 +208,7 @@ def members_without_code(about: About) -> Iterator[None]:
 
 
 def changed_inputs(config: Config, about: About) -> Iterator[str]:
-    """Yield a phrase for each input file that is not as recorded, such as `x.npy has changed since`."""
+    """Yield a phrase for each input file that is not as recorded, such as `x.npy has changed`."""
     records = [record for record in about.get("inputs", ()) if record["sha256"]]
     recorded = {(record["setting"], record["file"]): record["sha256"] for record in records}
     for key, file in input_files.list_input_files(config).items():
@@ -216,7 +216,7 @@ def changed_inputs(config: Config, about: About) -> Iterator[str]:
         if (key, file) not in recorded:
             yield f"{brief(file)} was not recorded"
         elif sha256 != recorded[key, file]:
-            yield f"{brief(file)} {'has changed since' if sha256 else 'is gone'}"
+            yield f"{brief(file)} {'has changed' if sha256 else 'no longer exists'}"
 
 
 def with_stored_arrays(config: Config, words: Sequence[str], problem: Problem) -> tuple[Config, tuple[str, ...]]:

@@ -197,26 +197,29 @@ def measure_effects(
         for contrast in find_contrasts(cube, inert)
         if (overall := estimate_mean(contrast.differences, exact, contrast.tries if contrast.turn else 1))
     ]
-    chances = []
+    chances = []  # the p-values of all tests, corrected for the choice of each contrast
     for contrast, overall, dependences in measured:
         tests = [overall, *dependences, *(dependences[0].at.values() if dependences else ())]
         chances += [test.chance * contrast.tries for test in tests]
     level, effects = find_level(chances), list[Effect]()
     for contrast, overall, dependences in measured:
-        is_few = math.isnan(overall.chance)
-        significant = [each for each in dependences if is_few or each.chance * contrast.tries <= level]
+        has_one_seed = math.isnan(overall.chance)  # nothing can be tested then
+        significant = [each for each in dependences if has_one_seed or each.chance * contrast.tries <= level]
         name, metric, estimates = cube.names[contrast.axis], contrast.metric, {"": overall}
         explains = shares.get((metric, name), math.nan)
         verdict = judge(cube, contrast, overall, level, thresholds)
         notes = [contrast.turn] if contrast.turn else []
-        if significant and significant[0].width >= DEPENDS:
+        if significant and significant[0].width >= DEPENDS:  # show the effect at each value of the other setting
             other, labels = cube.names[significant[0].axis], cube.levels[significant[0].axis]
+            # `shares` holds a pair of settings in one order only
             explains += shares.get((metric, name, other), 0.0) + shares.get((metric, other, name), 0.0)
             estimates = {
                 f"{other}={labels[level_index]}": estimate for level_index, estimate in significant[0].at.items()
             }
-            verdict = FEW if is_few else f"depends on {listed([shorten(cube.names[one.axis]) for one in significant])}"
-        elif dependences and dependences[0].chance <= LEVEL:
+            verdict = (
+                FEW if has_one_seed else f"depends on {listed([shorten(cube.names[one.axis]) for one in significant])}"
+            )
+        elif dependences and dependences[0].chance <= LEVEL:  # only note that it depends, or may depend, on the other
             means = sorted(each.mean for each in dependences[0].at.values())
             other_name = shorten(cube.names[dependences[0].axis])
             range_text = f"between {format_signed(means[0])} and {format_signed(means[-1])}, depending on {other_name}"

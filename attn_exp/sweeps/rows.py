@@ -48,8 +48,7 @@ class Column(NamedTuple):
     codes: Array
 
 
-Failed = tuple[int, str]
-"""A failed point: its number and its error."""
+Failed = tuple[int, str]  # the number of a point and its error
 
 
 @dataclass(frozen=True)
@@ -74,6 +73,7 @@ def read_rows(head: Sequence[str], lines: Iterable[Sequence[str]], axes: Axes, m
     """Read the lines of a sweep's table; `metrics` names the metrics that are not built in."""
     index_of = {name: index for index, name in enumerate(head)}
     names = (*(axis["column"] for axis in axes), "variant", "queries", "agree")
+    # for each column of strings, the code of each label, in order of first appearance, and the codes of the rows
     label_codes = {name: dict[str, int]() for name in names if name in index_of}
     codes = {name: array("q") for name in label_codes}
     numbers = {name: array("d") for name in (*METRICS, *metrics) if name in index_of}
