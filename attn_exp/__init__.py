@@ -66,7 +66,7 @@ HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name, or read the installed version, on first access; the command line needs none of them."""
+    """Import a public name on first access, or read the installed version; the command line needs neither."""
     if name == "__version__":
         metadata = import_module("importlib.metadata")
         try:

@@ -35,10 +35,12 @@ def run(*words: str, config_dir: str | Path | None = None, **settings: Any) -> R
 
     Arguments are those of the command line: `run("mask=causal", head=2, scale=False)` is
     `python -m attn_exp mask=causal head=2 scale=false`. Choose several variants with a list:
-    `variant=["looped", "scaled"]`. Pass your own arrays with one token per row: `run(vectors=x, tokens=["a", "b"])`,
-    where x is `[t m]`; or `q`, `k` and `v`; or `weights` and `v`; and W_q, W_k, W_v `[m h*d]`, W_o `[h*e m]`, b_q, b_k,
-    b_v, b_o. They override presets. In cross-attention, `memory` `[s n]`, or `{"vectors": ..., "tokens": [...]}`, is
-    projected to keys and values.
+    `variant=["looped", "scaled"]`. You can also pass your own arrays, with one token per row; they override presets:
+
+    - the input: `vectors` `[t m]`; or `q`, `k` and `v`; or `weights` and `v`. `tokens` names the rows, as in
+      `run(vectors=x, tokens=["a", "b"])`.
+    - the projections: W_q, W_k and W_v `[m h*d]`, W_o `[h*e m]`, and the biases b_q, b_k, b_v and b_o.
+    - `memory`, for cross-attention: `[s n]`, or `{"vectors": ..., "tokens": [...]}`. It provides the keys and values.
 
     Raises:
         UserError: the command line would refuse the settings; the message is the same.
@@ -57,8 +59,8 @@ def sweep(*words: str, config_dir: str | Path | None = None, **settings: Any) ->
     """Run every combination of the given values, as `-m` does, and return the results.
 
     `sweep("head=1,2", "seed=range(0,10)", variant=["matrix", "multi_head"])` is `python -m attn_exp -m head=1,2
-    'seed=range(0,10)' variant=[matrix,multi_head]`: it uses the same folder, and resumes a stopped sweep. On macOS and
-    Windows, workers import the calling script, so put the call below `if __name__ == "__main__":`.
+    'seed=range(0,10)' variant=[matrix,multi_head]`. Both use the same folder, and either resumes a stopped sweep. On
+    macOS and Windows, workers import the calling script, so put the call below `if __name__ == "__main__":`.
 
     Raises:
         UserError: the command line would refuse the settings; the folder cannot be written to; or
@@ -90,9 +92,11 @@ def load(folder: str | Path) -> Result | Swept:
 def compare(first: Result | Swept | str | Path, second: Result | Swept | str | Path) -> Versus:
     """Compare two runs or sweeps, given as results or folders, as `attn-exp compare` does, but without writing a page.
 
-    The repr of the result is the text that the command prints. `moved` tells whether any number differs beyond rounding
-    or is missing on one side, `sentences` describe the differences, the most important first, and `tables` list the
-    cells and settings that differ.
+    The repr of the result is the text that the command prints. Its attributes:
+
+    - `moved`: whether any number differs beyond rounding, or is missing on one side.
+    - `sentences`: the differences in words, the most important first.
+    - `tables`: the cells and the settings that differ.
 
     Raises:
         UserError: one is a run and the other a sweep, or a folder cannot be read.
@@ -105,12 +109,15 @@ def compare(first: Result | Swept | str | Path, second: Result | Swept | str | P
 def check(function: Any, *words: str, quick: bool = False, against: Any = None, **settings: Any) -> Verdict:
     """Check a function, a module or a class of modules, and name the mistake if there is one.
 
-    With `against`, another implementation, the verdict says where the two agree and where they differ. `ignore` lists
-    what need not be verified: arguments of the function, or parts of a layer as the verdict names them, for example
-    `check(mine, ignore=["past_key_value", "projections"])`. The other arguments describe the expected computation, as
-    on the command line: `check(mine, "mask=causal", kv_head=2)`. `layout` is `bhtd`, `bthd`, `htd`, `td` or `btm`,
-    `takes` is `numpy`, `torch` or `jax`; `dtype` and `device` are those of the input arrays. If one of these is left
-    out, its values are tried in turn. `function` may also be a name: `"mine.py:attention"`.
+    - `function`: the object itself, or a name such as `"mine.py:attention"`.
+    - `against`: another implementation; the verdict says where the two agree and where they differ.
+    - `ignore`: what need not be verified. These are arguments of the function, or parts of a layer as the verdict names
+      them: `check(mine, ignore=["past_key_value", "projections"])`.
+    - `layout`: `bhtd`, `bthd`, `htd`, `td` or `btm`; `takes`: `numpy`, `torch` or `jax`; `dtype` and `device`: those of
+      the input arrays. If one of these four is left out, its values are tried in turn.
+
+    All other arguments describe the expected computation, as on the command line: `check(mine, "mask=causal",
+    kv_head=2)`.
 
     Raises:
         UserError: the signature is not recognised, or the settings do not apply to the function.
@@ -138,7 +145,7 @@ def explain(*words: str, config_dir: str | Path | None = None, **given: Any) -> 
 
 
 def sheet(*words: str, **settings: Any) -> Exercise:
-    """Return a worksheet, which a notebook shows with cells to type into; its `check` grades the numbers.
+    """Return a worksheet: a notebook shows it with cells to type into, and its `check` grades numbers.
 
     Arguments are those of `attn-exp sheet`: `sheet("experiment=the_cat_sat", stages=["scores"], digits=3)`.
 
@@ -153,7 +160,7 @@ def sheet(*words: str, **settings: Any) -> Exercise:
 def assert_attention(function: Any, *words: str, allow_not_verified: bool = False, **settings: Any) -> None:
     """Check a function as `check` does, and raise an error unless it passes; for your own tests.
 
-    `allow_not_verified` accepts a function that is right as far as it could be checked.
+    With `allow_not_verified`, a function also passes if it is right as far as it could be checked.
 
     Raises:
         WrongAttentionError: an output contradicts the definition; the message is the verdict in about five lines.

@@ -26,8 +26,11 @@ def draw(
 ) -> Array:
     """Draw an array from its own stream, so that adding or reshaping another array cannot change it.
 
-    `normal` is N(0, 1), `uniform` is U(-1, 1) or between other bounds, `integers` are drawn from the lower bound up to,
-    but not including, the upper bound. The stream is `SeedSequence([seed, *name])`, with the name as bytes.
+    - `normal`: N(0, 1).
+    - `uniform`: between the bounds, U(-1, 1) by default.
+    - `integers`: from the lower bound up to, but not including, the upper bound.
+
+    The stream is `SeedSequence([seed, *name])`, with the name as bytes.
     """
     words = [seed >> shift & 0xFFFFFFFF for shift in range(0, max(1, seed.bit_length()), 32)]
     entropy = np.array([*words, *name.encode()], np.uint32)  # a list of integers would give the same, more slowly

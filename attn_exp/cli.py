@@ -1,8 +1,9 @@
 """The command line: dispatch, output and exit codes.
 
-`main` reads `sys.argv` and turns errors into messages and exit codes; `obey` loads the `--with` files; `dispatch`
-chooses between a subcommand (`check`, `report`, ...), `--version`, and settings, with which `run_or_sweep` starts a run
-or a sweep.
+- `main` reads `sys.argv`, and turns errors into messages and exit codes.
+- `obey` loads the `--with` files.
+- `dispatch` calls a subcommand (`check`, `report`, ...), or prints the version, or passes settings on.
+- `run_or_sweep` starts a run or a sweep with these settings.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ DONE, FAILED, USAGE, PIPE_CLOSED = 0, 1, 2, 141
 # environment variables that limit the threads of BLAS libraries
 BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 SHORT_SPIN = ("OPENBLAS_THREAD_TIMEOUT", "16")
-"""Let idle OpenBLAS threads spin for 2^16 processor cycles before they sleep; with the default of 2^28, each of them
+"""Let idle OpenBLAS threads spin for 2^16 processor cycles before they sleep. With the default of 2^28, an idle thread
 wastes a tenth of a second at the start of every run and after every product."""
 LONGEST_MESSAGE = 280  # maximum length of an error message
 
@@ -40,9 +41,9 @@ def main() -> None:
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")
         os.environ.setdefault(*SHORT_SPIN)
-        gc.disable()  # a run ends before cycles matter; collecting over all imports takes a tenth of its time
+        gc.disable()  # a run is too short to need it, and scanning all imported objects takes a tenth of its time
         code = obey(sys.argv[1:])
-        gc.freeze()  # or the interpreter would collect over everything once more before it exits
+        gc.freeze()  # otherwise the interpreter would scan all objects once more before it exits
     except KeyboardInterrupt as stopped:
         print("attn_exp: interrupted before it was finished", file=sys.stderr)
         code = processes.exit_code(stopped)
@@ -69,7 +70,7 @@ def discard_output() -> None:
 def obey(words: Sequence[str]) -> int:
     """Run a command line, with the members that its `--with` files define, and return the exit code."""
     files, rest = split_files(words)
-    if rest[:1] == ["check"]:  # `check` imports no user code into this process
+    if rest[:1] == ["check"]:  # `check` imports user code only in its subprocess
         return dispatch([*rest, *(f"--with={file}" for file in files)])
     with load_members(files):
         return dispatch(rest)
@@ -139,17 +140,18 @@ def list_member_choices() -> Mapping[str, Sequence[str]]:
 
 
 def print_text(text: str) -> int:
-    """Print a string, with control characters escaped, unless it is empty; return 0."""
+    """Print a string with its control characters escaped, or nothing if it is empty; return 0."""
     print(printable(text), end="\n" if text else "", flush=True)
     return DONE
 
 
 class Command(NamedTuple):
-    """A subcommand: its function, how many arguments it takes, and its help text.
+    """A subcommand of `attn-exp`.
 
-    `target` is `module:function`. The function takes `least` to `most` arguments and returns the text to print, or a
-    pair of the text and the exit code, where True stands for 0 and False for 1. `usage` is the command's name and its
-    arguments.
+    - `target`: the `module:function` to call. It returns the text to print, or a pair of that text and the exit code,
+      where True stands for 0 and False for 1.
+    - `least`, `most`: how many arguments the command takes.
+    - `usage`, `meaning`: what `--help` prints: the command's name and arguments, and what it does.
     """
 
     target: str
@@ -176,7 +178,7 @@ def run_command(command: Command, words: Sequence[str]) -> int:
     return int(not code) if isinstance(code, bool) else code
 
 
-MANY = 99  # maximum number of arguments, where it is not limited otherwise
+MANY = 99  # maximum number of arguments of a command that takes any number of settings or folders
 COMMANDS = {
     "check": Command(
         "diagnosis.in_child:checked", 1, MANY,

@@ -20,7 +20,7 @@ PLAIN = ("bool", "bytes", "dict", "float", "int", "list", "set", "str", "tuple")
 
 RIGHT, WRONG, NOT_VERIFIED = "right", "wrong", "not verified"
 EXIT_CODES = {RIGHT: 0, WRONG: 1, NOT_VERIFIED: 3}
-"""The outcome of a check, and the exit code of the command; 2 is a usage error."""
+"""The exit code of `attn-exp check` for each outcome; 2 is a usage error."""
 
 
 class UserError(ValueError):
@@ -78,7 +78,7 @@ def out_of_memory(error: BaseException) -> UserError | None:
 
 
 SMALLER = "choose a smaller embeddings.tokens, embeddings.d_model or head, or fewer variants at once"
-"""Advice on which settings to change when it is unknown which one takes the memory."""
+"""Advice for when memory runs out, since it is unknown which setting took it."""
 
 
 def unknown(word: str, choices: Sequence[str], kind: str) -> str:
@@ -102,17 +102,20 @@ def chosen(word: Any, choices: Collection[str], kind: str) -> str:
 
 
 def given(value: object) -> str:
+    """Describe a value that a user passed: a plain value as it is, any other by its type, `of type Tensor`."""
     name = type(value).__name__
     return brief(" ".join(repr(value).split())) if value is None or name in PLAIN else f"of type {name}"
 
 
 def some(names: Sequence[str], most: int = 150) -> str:
+    """Join names with commas, up to `most` characters; dots replace the names that do not fit."""
     import textwrap  # noqa: PLC0415 - most runs make no mistake
 
     return textwrap.shorten(", ".join(names), most, placeholder=" ...", break_on_hyphens=False)
 
 
 def count_of(count: int, one: str, several: str = "") -> str:
+    """Return a count with its noun: `count_of(2, "point") -> "2 points"`."""
     return f"{count:,} {one if count == 1 else several or one + 's'}"
 
 

@@ -122,7 +122,7 @@ def decoded(data: bytes) -> str:
     Raises:
         UnicodeDecodeError: the bytes are not valid; the message says where.
     """
-    is_wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))  # as Excel writes
+    is_wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))  # Excel writes UTF-16
     return data.decode("utf-16" if is_wide else "utf-8")
 
 
@@ -139,9 +139,9 @@ def own_folder(path: Path) -> Path:
 
 
 def folder(name: str | Path) -> Path:
-    """Return the path of a folder that a user names, which may not exist; a link such as `latest` is followed once.
+    """Return the path of a folder that a user names; the folder need not exist.
 
-    If the link is moved later, the path still leads to the same folder.
+    If the path is a link, such as `latest`, return its target, so that the result stays the same if the link is moved.
     """
     path = Path(name)
     return path.parent / os.readlink(path) if os.path.islink(path) else path
@@ -150,8 +150,7 @@ def folder(name: str | Path) -> Path:
 # Writing
 
 DRAFT = re.compile(r"\.attn-exp-draft-[0-9a-f]{16}")  # the name of a draft
-OLD = 24 * 3600.0
-"""Seconds without a write after which a draft counts as abandoned."""
+OLD = 24 * 3600.0  # seconds without a write after which a draft counts as abandoned
 
 
 def as_bytes(content: str | bytes) -> bytes:
@@ -160,10 +159,12 @@ def as_bytes(content: str | bytes) -> bytes:
 
 
 def write(path: Path, content: str | bytes | Iterable[bytes], *, sync: bool = False) -> None:
-    """Write a file atomically from a string, from bytes, or from chunks that need not fit into memory together.
+    """Write a file atomically, and remove old drafts in its folder.
 
-    A link at that path is replaced, but its target is left alone. Old drafts in the folder are removed. `sync` waits
-    until the contents are on the disk, so that even a power failure cannot leave half a file.
+    - `content`: a string, bytes, or chunks of bytes, which need not fit into memory together.
+    - `sync`: wait until the contents are on the disk, so that even a power failure cannot leave half a file.
+
+    A link at that path is replaced, but its target is left alone.
 
     Raises:
         OSError: the folder cannot be written to, or the disk is full.
@@ -196,8 +197,9 @@ def point(link: Path, folder: Path) -> None:
 def write_folder(folder: Path, *, add: bool = False) -> Iterator[Path]:
     """Yield a draft folder that becomes `folder` when the block ends; if the block fails, nothing is left.
 
-    With `add`, `folder` may exist already: the files move into it and replace files of the same names, but follow no
-    links. The draft is then made inside it, since its parent may be read-only or on another disk.
+    With `add`, `folder` may exist already: the files move into it, and replace files of the same names. They replace a
+    link instead of following it. The draft is then made inside `folder`, whose parent may be read-only or on another
+    disk.
 
     Raises:
         OSError: the folder cannot be written to, or is not empty, or is a link; or the disk is full.
@@ -232,7 +234,7 @@ def make_draft(target: Path) -> Iterator[Path]:
 
 
 def remove_drafts(folder: Path, min_age: float = OLD) -> None:
-    """Remove drafts in a folder that killed processes left: those not written to for `min_age` seconds."""
+    """Remove the drafts that killed processes left in a folder: those without a write for `min_age` seconds."""
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if DRAFT.fullmatch(entry.name) and time.time() - entry.stat(follow_symlinks=False).st_mtime >= min_age:

@@ -1,4 +1,4 @@
-"""Import the user's own code by name; no other module of this package imports any.
+"""Import the user's own code by name; no other module of this package imports user code.
 
 Only code that the current command line names is imported: a function, such as `variant.mine.form=mine.py:attention`, or
 a file of members, `--with mine.py`. Names in YAML or in a stored run or sweep are never imported. A file is identified
@@ -28,19 +28,16 @@ from attn_exp.errors import FaultError, OwnCodeError, UserError, fault_line, is_
 FORM = re.compile(r"\+{0,2}variant\.([^.=]+)\.form=(.*)", re.DOTALL)
 """An argument that names the form of a variant, such as `variant.mine.form=mine.py:attention`."""
 BETWEEN = re.compile(r"""[\[\]{},'"=]""")
-"""The characters between the words of an argument, which may be a list or a mapping."""
+"""The characters that separate words in an argument whose value is a list or a mapping."""
 THIS_PACKAGE = __name__.partition(".")[0]
-MOST_CODE = 4 * 2**20
-"""Size limit of a file that is searched for imports."""
-OPTION = "--with"
-AGAINST = "--against"
-"""The option for another implementation to compare the function with."""
-MEMBERS = "_with_"
-"""The beginning of the module names of `--with` files."""
+MOST_CODE = 4 * 2**20  # size limit of a file that is searched for imports
+OPTION = "--with"  # names a file of members
+AGAINST = "--against"  # names another implementation with which to compare the function
+MEMBERS = "_with_"  # the prefix of the module names of `--with` files
 
 
 class Named(str):
-    """The name of code from the current command line or from Python; names in plain strings are never imported."""
+    """The name of code that the user typed in this command or passed in Python; no plain string is ever imported."""
 
 
 class LeftError(Exception):
@@ -51,10 +48,11 @@ class LeftError(Exception):
 def held() -> Iterator[None]:
     """Protect this process while user code runs, or while its result is read.
 
-    Its output goes to stderr, since stdout is reserved for results. An attempt to end the process becomes an error.
+    What the code prints goes to stderr, since stdout is reserved for results. An attempt to end the process becomes an
+    error.
 
     Raises:
-        LeftError: the code raised a non-`Exception` such as SystemExit; only KeyboardInterrupt is passed on.
+        LeftError: the code raised SystemExit, or anything else that is neither an `Exception` nor KeyboardInterrupt.
     """
     import numpy as np  # noqa: PLC0415 - slow to import, and most commands run no user code
 
@@ -81,7 +79,7 @@ def variants_of_code(words: Iterable[str]) -> list[str]:
 
 
 def mark_named(settings: Mapping[str, Any], words: Sequence[str]) -> dict[str, Any]:
-    """Return a copy of the settings in which the functions that these arguments name are marked as `Named`."""
+    """Return a copy of the settings in which each form that these arguments name is a `Named` instead of a string."""
     variant_words = [word for word in words if re.match(r"\+*variant[.=]", word)]
     typed = {part.strip().removeprefix("form:").strip() for word in variant_words for part in BETWEEN.split(word)}
 
@@ -99,7 +97,7 @@ def take_option(words: Sequence[str], option: str, needs: str) -> tuple[list[str
     """Return the values of an option (`--with=x` or `--with x`), and all other arguments.
 
     Raises:
-        UserError: the option has no value; the message is the option and `needs`.
+        UserError: the option has no value; the message is the option, followed by `needs`.
     """
     values, others, remaining = list[str](), list[str](), iter(words)
     for word in remaining:
@@ -142,9 +140,9 @@ def split_files(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def fingerprint(file: str | Path) -> str:
-    """Return a hash of a code file, which is read but never run; an empty string if it cannot be read.
+    """Return a hash of a code file, or an empty string if it cannot be read; the file is not run.
 
-    The hash covers the file and all files that it imports from its own folder, directly or not.
+    The hash covers the file and all files that it imports from its own folder, directly or indirectly.
     """
     try:
         first = Path(file).resolve()
@@ -168,10 +166,10 @@ def fingerprint_of_function(name: Any) -> str:
 
 
 def list_code_files(first: Path) -> list[Path]:
-    """Return a file, then the sorted files that it imports, directly or not, from its folder and packages in it.
+    """Return a file, followed by the files that it imports from its own folder, in sorted order.
 
-    This package is left out even if it is in that folder, as in a checkout; so are the packages beside an installed
-    file.
+    Indirect imports count too, and an imported package counts with all its files. attn_exp is left out, even if its
+    checkout is in that folder. For an installed file, only the file itself is returned.
     """
     home, files, unread = first.parent, {first}, [first]
     while unread and home.name not in ("site-packages", "dist-packages"):
@@ -198,7 +196,11 @@ def list_imports(path: Path) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class OwnFunction:
-    """A user's function: its name, its file, a hash of that file, and the `target` that the user wrote."""
+    """A user's function.
+
+    - `file`: the file that defines it, or an empty string. `sha256`: the fingerprint of that file.
+    - `target`: what the user wrote, such as `mine.py:attention`; empty if they passed the function itself.
+    """
 
     function: Any
     name: str
@@ -236,7 +238,7 @@ def find_function(target: str, imported: Mapping[str, ModuleType] | None = None)
 
 
 def get_bound(owner: Any, name: str) -> Any:
-    """Return an attribute; for a method of a class that can be created without arguments, the bound method."""
+    """Return an attribute; a method is bound to a new object, if its class needs no arguments."""
     if inspect.isclass(owner) and inspect.isfunction(inspect.getattr_static(owner, name, None)):
         with suppress(Exception):
             return getattr(owner(), name)
@@ -245,7 +247,7 @@ def get_bound(owner: Any, name: str) -> Any:
 
 @contextmanager
 def unreadable(what: str, verb: str = "read") -> Iterator[None]:
-    """Report errors in one line while user code is imported or its attributes are read, which may run code.
+    """Report any error in one line while user code is imported, or its attributes are read (which may run code).
 
     Raises:
         UserError: the code raised an error; an OwnCodeError if it tried to end the process.
@@ -277,7 +279,7 @@ def function_from(function: Any, name: str, file: Any) -> OwnFunction:
 
 
 OWN = "__attn_exp_own__"
-"""Attribute that marks modules imported from files here; another file of the same name may replace them."""
+"""Attribute of modules that were imported here from a file; a second file of the same name may replace them."""
 
 
 def module_of_functions(source: str) -> ModuleType:
@@ -290,7 +292,8 @@ def module_of_functions(source: str) -> ModuleType:
     path = Path(source)
     if source.endswith(".py"):
         packages = path.resolve().parent.relative_to(import_root(path)).parts
-        return module_of_file(path, ".".join([*packages, re.sub(r"^(?=\d)", "_", path.stem)]))  # no digit comes first
+        # a module name must not begin with a digit
+        return module_of_file(path, ".".join([*packages, re.sub(r"^(?=\d)", "_", path.stem)]))
     sys.path[:] = dict.fromkeys([*sys.path, os.getcwd()])
     with unreadable(source, "imported"):
         return importlib.import_module(source)
@@ -335,10 +338,11 @@ def import_root(path: Path) -> Path:
 
 
 def forget_same_names(file_folder: Path, root: Path) -> None:
-    """Remove modules from `sys.modules` that were imported from elsewhere but have a name from this file's folder.
+    """Remove modules from `sys.modules` that a user's file would import instead of its own modules.
 
-    `file_folder` is the folder of the file, `root` its import root. Those names are the top-level package, or, for a
-    file in no package, the files beside it.
+    They have the name of its top-level package, or, if the file is in no package, of a file beside it, but were
+    imported from elsewhere; installed modules stay. `file_folder` is the folder of the user's file, `root` its import
+    root.
     """
     names = {*file_folder.relative_to(root).parts[:1]} or {file.stem for file in file_folder.glob("*.py")}
     for name in [name for name in sys.modules if name.partition(".")[0] in names - {THIS_PACKAGE}]:
@@ -349,7 +353,7 @@ def forget_same_names(file_folder: Path, root: Path) -> None:
 
 
 def error_line(error: BaseException) -> str:
-    """Return the type of an error and the first line of its message; for UserError and LeftError, only the line."""
+    """Return the type of an error and the first line of its message; for UserError and LeftError, only that line."""
     lines = [line.strip() for line in re.sub(r"\x1b\[\d*m", "", str(error)).splitlines() if line.strip()]
     if isinstance(error, UserError | LeftError):
         return lines[0]

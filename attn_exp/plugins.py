@@ -38,12 +38,14 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of member, such as `mask`, and how a file defines one; the contract is the class of the same name.
+    """A kind of member, such as `mask`, and how a file defines one.
 
-    `constant`: the name of the value in a file; `function`: the field of that value that is the function; both are
-    empty if members are classes. `one_of`: methods; a class defines at least one of them. `has_example`: whether
-    members should have a hand-made example. `group`: the folder of YAML files with the built-in choices, if it differs
-    from `name`.
+    - `name`: the kind; its contract is the class of the same name, such as `Mask`.
+    - `constant`: the name of the member in a file, such as `NORMALIZER`; empty if members are classes.
+    - `function`: the field of that constant that holds the function; empty if members are classes.
+    - `one_of`: the methods of which a class defines at least one.
+    - `has_example`: whether members should have a hand-made example.
+    - `group`: the folder of YAML files with the built-in choices, if it differs from `name`.
     """
 
     name: str
@@ -63,7 +65,7 @@ class Kind:
         return getattr(sys.modules.get(f"{self.package}.{self.name}"), self.name.capitalize(), None)
 
     def is_kind_of(self, value: Any) -> bool:
-        contract = self.contract or Kind  # no value is of a kind that has not been imported
+        contract = self.contract or Kind  # if the contract is not imported yet, no value can be a member
         is_member = (
             isinstance(value, contract) if self.constant else inspect.isclass(value) and issubclass(value, contract)
         )
@@ -127,10 +129,12 @@ def reload_members(origins: Sequence[Origin]) -> Iterator[None]:
 def register(member: Value, name: str | None = None, example: Any = None) -> Value:
     """Register your own mask, score, position, normalizer, form, metric, check, source or figure, and return it.
 
-    All runs of the Python session can then use it. `member` is a class or a value as in docs/extend.md, or the path of
-    a file that defines members, as for `--with`. `name` is the name in settings; classes, metrics and normalizers have
-    a name already. `example` is a rule's `Example`. `register` is also a class decorator: `@attn_exp.register`. A
-    member with the same file and name as an earlier one replaces it.
+    All runs of the Python session can then use it. A member with the same file and name as an earlier one replaces it.
+    `register` is also a class decorator: `@attn_exp.register`.
+
+    - `member`: a class or a value as in docs/extend.md, or the path of a file that defines members, as for `--with`.
+    - `name`: its name in settings; classes, metrics and normalizers have a name already.
+    - `example`: a rule's `Example`.
 
     Raises:
         UserError: `member` is not a member, its name is taken, it violates its contract, or it does not reproduce its
@@ -145,7 +149,7 @@ def register(member: Value, name: str | None = None, example: Any = None) -> Val
     value: Any = member
     own_name = getattr(value, "name", "") if kind.constant else registry.to_snake_case(value.__name__)
     if not (name := name or own_name):
-        raise UserError(f'a {kind.name} has no name of its own: attn_exp.register({kind.constant}, name="mine")')
+        raise UserError(f'a {kind.name} needs a name: attn_exp.register({kind.constant}, name="mine")')
     value = check_member(kind, name, value._replace(name=name) if kind.name == "metric" else value, example)
     file = getattr(sys.modules.get(kind.home(value)[0]), "__file__", None)
     origin = Origin("", str(file), fingerprint(file)) if file and Path(file).is_file() else Origin()
@@ -169,10 +173,10 @@ def add_file(file: str) -> list[str]:
 
 def add_members(module: ModuleType, stem: str, origin: Origin) -> list[str]:
     """Add all members of a module, or none if one is invalid, and return notes on the rules without an example."""
-    members, examples = members_of(module), getattr(module, "EXAMPLE", None)
+    members, examples = find_members(module), getattr(module, "EXAMPLE", None)
     members_to_add, notes = list[tuple[str, str, Any]](), list[str]()
     for kind, defined_name, given in members:
-        # a single member is named after the file, one of several of a kind after its class
+        # the only member of a kind is named after the file; if there are several, each is named after its class
         is_only_one = [other for other, _, _ in members].count(kind) == 1
         name = getattr(given, "name", defined_name) if kind.name == "metric" else re.sub(r"\W", "_", stem)
         if not (is_only_one or kind.constant):
@@ -188,7 +192,7 @@ def add_members(module: ModuleType, stem: str, origin: Origin) -> list[str]:
     return notes
 
 
-def members_of(module: ModuleType) -> list[tuple[Kind, str, Any]]:
+def find_members(module: ModuleType) -> list[tuple[Kind, str, Any]]:
     """Return the members of a module, each with its kind and the name of its class or constant.
 
     Imported names, and classes whose names begin with `_`, are ignored.
@@ -226,7 +230,7 @@ def is_taken(kind: Kind, name: str, value: Any = None) -> bool:
 
 
 def check_member(kind: Kind, name: str, value: Any, example: Any) -> Any:
-    """Check a member, and wrap it so that an error or an invalid result is reported in one line wherever it is called.
+    """Check a member, and return it wrapped: errors and invalid results of its calls are then reported in one line.
 
     Raises:
         UserError: the name is taken or invalid, or the member violates its contract or does not reproduce its example.
@@ -245,14 +249,14 @@ def check_member(kind: Kind, name: str, value: Any, example: Any) -> Any:
         guard_methods(value, name, kind.name)
         return value
     function = getattr(value, kind.function)
-    misfit, error = {"normalizer": (find_misfit, UserError), "form": (no_trace, OwnCodeError)}.get(
+    misfit, error = {"normalizer": (find_misfit, UserError), "form": (describe_non_trace, OwnCodeError)}.get(
         kind.name, (None, UserError)
     )
     guards = {kind.function: guard(function, f"{kind.group or kind.name}={name}", misfit, error, NotFormedError)}
     return value._replace(**guards) if kind.name == "metric" else replace(value, **guards)
 
 
-def no_trace(arguments: tuple[Any, ...], result: Any) -> str:
+def describe_non_trace(arguments: tuple[Any, ...], result: Any) -> str:
     return "" if isinstance(result, Trace) else f"{type(result).__name__}; expected a Trace"
 
 

@@ -1,9 +1,10 @@
 """Processes: a subprocess for code that may exit, hang or crash, a pool of workers, and operating system differences.
 
-`Child` starts a subprocess for user code and for libraries that abort, and calls a function of this package in it,
-exchanging JSON lines; what the function prints goes to stderr. `Pool` gives each worker one job at a time, so that a
-worker's death costs only that job; the pools of the standard library then lose every running job, or wait forever. All
-these processes end with their parent.
+`Child` calls a function of this package in a subprocess, for user code and for libraries that abort. Parent and
+subprocess exchange JSON lines; what the function prints goes to stderr.
+
+`Pool` gives each worker one job at a time. If a worker dies, only that job is lost; the pools of the standard library
+lose every running job, or wait forever. All these processes end with their parent.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def limit_memory(most: int) -> None:
 
 
 def processor_asker() -> Callable[[], int] | None:
-    """Return a function that returns the calling thread's processor, or None if thread affinity cannot be set."""
+    """Return a function that tells on which processor the calling thread runs; None if affinity cannot be set."""
     if not hasattr(os, "sched_setaffinity"):
         return None
     import ctypes  # noqa: PLC0415 - few need it
@@ -107,9 +108,11 @@ class Child(AbstractContextManager["Child"]):
     """A subprocess that serves one function of this package: `with Child("attn_exp.room.file:function") as child`.
 
     The subprocess starts at once, so that its start-up and imports overlap with other work, and is closed at the end of
-    the context. The function is called as `function(argument, tell)`; its argument, its answer and the messages that it
-    sends with `tell` must be JSON values. `quiet` drops what it prints. `variables` are set in its environment unless
-    they are set already.
+    the context. The function is called as `function(argument, tell)`. Its argument, its answer and the messages that it
+    sends with `tell` must be JSON values.
+
+    - `quiet`: drop what the function prints.
+    - `variables`: environment variables of the subprocess, except those that are set already.
 
     Raises:
         OSError: the process cannot be started.
@@ -194,7 +197,7 @@ def serve(target: str) -> None:
     """Answer requests from stdin with the function `target` until stdin closes: the main loop of the subprocess.
 
     Stdin and stdout are the parent's pipes. They are duplicated to other descriptors before any user code is imported,
-    so that whatever it prints, from Python or from C, goes to stderr, and its stdin is empty.
+    so that whatever user code prints, from Python or from C, goes to stderr, and its stdin is empty.
     """
     # The lowest free descriptor would be 2 if stderr is closed; few programs touch 200.
     request_pipe, reply_pipe = os.dup2(0, 200, inheritable=False), os.dup2(1, 201, inheritable=False)
@@ -234,10 +237,13 @@ def receive_and_exit(lines: BinaryIO, requests: queue.SimpleQueue[Any]) -> None:
 
 
 class Pool:
-    """`count` processes that run `task`; a process that dies is replaced, and `died(job, reason)` returns the answer.
+    """A pool of `count` processes that run `task` on each job.
 
-    `capacity` is how many jobs to submit at once, `processes` maps pipes to workers, and `running` maps the pipes of
-    busy workers to their jobs.
+    If a process dies, another replaces it, and `died(job, reason)` returns the answer to its job.
+
+    - `capacity`: how many jobs to submit ahead; more than there are workers, so that none waits.
+    - `processes`: the worker at each pipe. `running`: the job of each busy worker, by its pipe.
+    - `waiting`: the jobs that no worker has started.
     """
 
     def __init__(self, task: Callable[[Any], Any], count: int, died: Callable[[Any, str], Any]) -> None:
@@ -267,7 +273,7 @@ class Pool:
                     pipe.send(self.running[pipe])
 
     def finished(self, seconds: float | None) -> list[Any]:
-        """Return the answers to finished jobs, waiting up to `seconds` for the first; None waits without limit."""
+        """Return the answers to finished jobs, waiting up to `seconds` for the first; None means without limit."""
         from multiprocessing import connection  # noqa: PLC0415 - a run has no workers
 
         answers = list[Any]()

@@ -1,7 +1,7 @@
-"""Find the members of a package by name: one per module (a rule, a form, a metric), and external ones.
+"""Find the members of a package by name; a member is a rule, a form, a metric or the like.
 
-External members are kept only here: those of `--with` files until the command ends, and those that
-`attn_exp.register` added.
+A built-in member is a module of the package. External members are registered here: those of `--with` files until the
+command ends, and those of `attn_exp.register` until Python exits.
 """
 
 from __future__ import annotations
@@ -19,7 +19,11 @@ Kind = TypeVar("Kind")
 
 
 class Origin(NamedTuple):
-    """The origin of external members: the file as the user named it, its full path, and a hash of its contents."""
+    """Where external members come from.
+
+    - `name`: the file as the user named it after `--with`; empty for objects passed to `register`.
+    - `file`: its full path. `sha256`: its fingerprint, see `own_code.fingerprint`.
+    """
 
     name: str = ""
     file: str = ""
@@ -51,6 +55,7 @@ OUTSIDE: dict[tuple[str, str], Member] = {}
 
 
 def outside(package: str) -> tuple[str, ...]:
+    """Return the names of a package's external members."""
     return tuple(name for home, name in OUTSIDE if home == package)
 
 
@@ -124,9 +129,9 @@ def member_class(package: str, name: str, kind: type[Kind]) -> type[Kind]:
 
 
 def name_of(instance: Any) -> str:
-    """Return the name of a rule in settings: the name it was registered under, or that of its module.
+    """Return the name of a rule in settings: the name under which it was registered, or that of its module.
 
-    For a placeholder, return the name of the rule that it stands for.
+    A placeholder has the name of the rule that it stands for.
     """
     if isinstance(replaced := getattr(instance, "stands_for", None), str):
         return replaced

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from attn_exp.forms._blocks.tasks import KEYS, read_cache_size
 from attn_exp.processes import usable_cores
-from attn_exp.runs.provenance import cpu
+from attn_exp.runs.provenance import read_cpu
 
 MAKERS = ("AMD", "Intel", "Apple")
 
@@ -41,7 +41,7 @@ other name than its maker's."""
 
 def maker(name: str | None = None) -> str:
     """Return who made it, one of `MAKERS`, or "other"."""
-    words = (cpu() if name is None else name).lower()
+    words = (read_cpu() if name is None else name).lower()
     return next((maker for maker in MAKERS if maker.lower() in words), "other")
 
 
@@ -61,6 +61,6 @@ def described() -> str:
     cores = usable_cores()
     which = generation() or maker()
     return (
-        f"{cpu()} ({which}, {platform.machine()}), {cores} cores, second-level cache {level} a core, "
+        f"{read_cpu()} ({which}, {platform.machine()}), {cores} cores, second-level cache {level} a core, "
         f"tiles of {KEYS:,} keys"
     )

@@ -266,7 +266,7 @@ def test_register_refuses_in_one_sentence() -> None:
         (Near, {"name": "causal"}, "mask=causal is taken"),
         (Near, {"name": "two words"}, "expected a name of letters, digits and _"),
         (Near, {"example": wrong}, r"mask=near does not reproduce its EXAMPLE: row 2, column 2 is 1, expected 0"),
-        (Form(form("matrix").attend), {}, r"a form has no name of its own: attn_exp\.register\(FORM, name=\"mine\"\)"),
+        (Form(form("matrix").attend), {}, r"a form needs a name: attn_exp\.register\(FORM, name=\"mine\"\)"),
         (Metric("all", lambda subject: 1.0, meaning=""), {}, "metric=all is taken"),
     ]
     for member, more, said in cases:

@@ -11,7 +11,7 @@ from attn_exp import registry
 from attn_exp.config.kinds import OPEN
 
 ONE_CHOICE = ("embeddings", "projections", "model", "experiment", "report")
-"""Groups that accept a single choice; the others accept several."""
+"""Groups that accept a single choice; all other groups accept several."""
 RULES = ("mask", "score", "position")
 OUTSIDE_GROUPS = (*RULES, "variant", "embeddings")
 """Groups that accept choices from outside the package."""
@@ -47,7 +47,7 @@ def group_names(folders: Sequence[str] = ()) -> set[str]:
 
 
 def outside_choices(group: str) -> dict[str, dict[str, Any]]:
-    """Return, by name, the settings of a group's members from outside the package, as they would appear in YAML.
+    """Return the settings, as in YAML, of a group's members from outside the package, by name of the member.
 
     Members whose code is not available are left out.
     """

@@ -1,8 +1,8 @@
 """Compose `conf/` and the command line with Hydra, and return plain values.
 
-Arguments such as `["mask=causal", "head=4"]` become a DictConfig (`composed_once`), nested dictionaries
-(`compose_values`), and a validated `Config` (`composed`). Only this package imports Hydra and OmegaConf; no DictConfig
-leaves it except for the axes of a sweep.
+From arguments such as `["mask=causal", "head=4"]`, `composed_once` makes a DictConfig, `compose_values` nested
+dictionaries, and `composed` a validated `Config`. Only this package and `sweeps.expand`, which composes the axes of a
+sweep, import Hydra and OmegaConf.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ SENTENCES = ("embeddings.text", "embeddings.memory.text", "model.text")
 """Settings whose values are sentences, in which commas and punctuation are literal."""
 QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""  # a string in single or double quotes
 READ_ALREADY = rf"""(?s:\s*(?:{QUOTED}|\[(?:[^\[\]'"]|{QUOTED})*\]|\{{.*\}}|\$\{{[^}}]*\}}|null)\s*)"""
-"""A quoted string, a list of words, or an interpolation, as opposed to a bare sentence."""
+"""A value that needs no quotes of ours: a quoted string, a list of words, an interpolation or null, but no sentence."""
 
 
 def composed(words: Sequence[str], folders: Sequence[str], *, typed: bool = True) -> Config:
     """Return the configuration for command-line arguments; `folders` are the user's own config folders.
 
-    Arguments that were read from disk (`typed=False`) can neither read the environment nor name code.
+    If the arguments were read from disk (`typed=False`), they can neither read the environment nor name code.
 
     Raises:
         UserError: an argument or file cannot be read, or a setting is invalid.
@@ -60,7 +60,7 @@ def compose_values(words: Sequence[str], folders: Sequence[str], *, typed: bool 
 
 
 def composed_once(words: Sequence[str]) -> DictConfig:
-    """Return what the initialized Hydra composes from these arguments, including Hydra's own settings."""
+    """Return the composed settings for these arguments, with Hydra's own section; Hydra must be initialized."""
     hydra = GlobalHydra.instance().hydra
     assert hydra is not None
     spelled = [with_quotes(quote_for_hydra(word)) for word in words]
@@ -92,7 +92,7 @@ def make_untyped(schema: Any) -> Any:
     """Return a dataclass with the keys and defaults of a schema, accepting any value."""
     types = get_type_hints(schema)
     keys = [(declared.name, *make_untyped_key(types[declared.name], declared)) for declared in fields(schema)]
-    # without a docstring, dataclasses generate one from the signature, which takes as long as all the rest
+    # otherwise dataclasses generate a docstring from the signature, which doubles the time
     namespace = {"__doc__": schema.__doc__}
     return make_dataclass(schema.__name__, keys, kw_only=True, repr=False, eq=False, namespace=namespace)
 
@@ -132,7 +132,8 @@ def plain(composed: DictConfig) -> dict[str, Any]:
 def without_hydra(composed: DictConfig) -> dict[Any, Any]:
     """Return the resolved values without Hydra's own section, which no interpolation can read.
 
-    A second configuration borrows the values, because copying them would take as long as all the rest.
+    A second configuration borrows the values, because copying them would double the time; in the end,
+    `_re_parent` gives them back.
     """
     ours = [key for key in composed if key != "hydra"]
     values = dict(composed.items_ex(resolve=False, keys=ours))
@@ -149,7 +150,7 @@ def repeat_command(overrides: Sequence[str], folders: Sequence[str]) -> Repeat:
 
 
 def check_short_forms(words: Sequence[str]) -> None:
-    """Refuse a short value for a section that other arguments also set: OmegaConf would drop it silently."""
+    """Refuse `embeddings.memory=VALUE` next to `embeddings.memory.KEY=VALUE`: OmegaConf would drop the former."""
     for word in words:
         key, _, value = word.partition("=")
         conflicting = next((other for other in words if other.lstrip("+").startswith(f"{MEMORY}.")), None)

@@ -1,6 +1,7 @@
 """Reword errors of Hydra and OmegaConf as one line for users, and suggest what the user may have meant.
 
-An unknown setting may be another library's name for one, a choice without its group, or a setting without its section.
+An unknown setting may be another library's name for a setting (`num_heads` for `head`), a choice without its group
+(`causal` for `mask=causal`), or a setting without its section (`tokens` for `embeddings.tokens`).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from attn_exp.config.schema import Config
 from attn_exp.errors import UserError, first_line, unknown
 
 BATCH = "a sweep with one point per sequence: -m embeddings=words 'embeddings.text=one text,another'"
-"""How to run a batch: its sequences are independent, so each is a sweep point with its own tokens and checks."""
+"""How to run a batch: its sequences are independent, so each is a point of a sweep, with its own tokens and checks."""
 
 SYNONYMS = {
     "batch": BATCH,
@@ -116,7 +117,7 @@ REWORDED = {
 
 
 def reword(message: str) -> str:
-    """Return the reworded message, or an empty string if it is clear enough."""
+    """Return a clearer message, or an empty string if there is none in `REWORDED`."""
     matches = ((re.match(pattern, message), rewording) for pattern, rewording in REWORDED.items())
     return next((rewording.format(match[1]) for match, rewording in matches if match), "")
 

@@ -37,10 +37,10 @@ STREAMS = "streams"
 """The default generator: each array has its own stream."""
 
 LEFT = "model"
-"""The value that takes a setting from the run's model."""
+"""The value of a setting that is taken from the run's model, as in `head=model`."""
 
 PLAIN = ("head", "scale", "bias")
-"""Scalar settings whose value can be taken from the model."""
+"""The scalar settings that can have this value; `projections.source` and `embeddings.source` can have it too."""
 
 MEMORY = "embeddings.memory"
 """The section of a second input, for cross-attention."""
@@ -56,10 +56,12 @@ EXPECTED = "a number of tokens, words, vectors such as [[1,0],[0,1]], a file, or
 class Draw:
     """An array drawn as in a notebook: by the run's generator, or by its own `generator` and `seed`.
 
-    `shape` may have axes before rows and columns; `entry` selects one of those matrices. `low` and `high` are the
-    bounds of uniform numbers and integers; `spread` and `mean` scale and shift all numbers. `rows` selects rows, as
-    from an embedding table. With `by_row` each row is a separate call. `legacy_seed=0` is short for `generator=legacy
-    seed=0`.
+    - `shape`: rows and columns, perhaps after other axes. `entry`: which of these matrices to use.
+    - `low`, `high`: the bounds of uniform numbers and integers.
+    - `spread`, `mean`: a factor for all numbers, and a number to add to them.
+    - `rows`: the rows to use, as from an embedding table.
+    - `by_row`: draw each row with a separate call.
+    - `legacy_seed`: `legacy_seed=0` is short for `generator=legacy seed=0`.
     """
 
     distribution: DistributionName
@@ -133,15 +135,15 @@ class Embeddings:
 class Projections:
     """The weight matrices W_q, W_k, W_v `[m h*d]`, W_o `[h*e m]` and their biases.
 
-    - `source`: the rule for every array that is not given otherwise: `normal`, `uniform`, `integers`, `identity`, the
-      new layers `torch_linear` and `torch_mha`, `none` for problems that start at q, k and v, or `model` for those of
-      the run's model.
+    - `source`: how to make every array that no other field gives. `normal`, `uniform` and `integers` draw it,
+      `identity` makes identity matrices, `torch_linear` and `torch_mha` initialize it like a new layer, `none` is for
+      problems that start at q, k and v, and `model` takes it from the run's model.
     - `given`: a document's own arrays, by name. `printed`: the keys and values from which W_k and W_v are recovered.
-    - `file`: a file of arrays by name. `names` maps our names to those in the file; `prefix` selects the names that
-      start with it.
-    - `transposed`: the arrays in `file` and `given` are stored as in `nn.Linear`.
-    - `order_per_head`, then `order`: the arrays drawn one after another, by the `generator` with `seed`, or by the
-      run's.
+    - `file`: a file of arrays by name. `names`: maps our names to those in the file. `prefix`: the beginning of the
+      names to read.
+    - `transposed`: whether the arrays in `file` and `given` are stored as in `nn.Linear`.
+    - `order_per_head`, `order`: arrays to draw one after another, by the `generator` with `seed`, or by the run's
+      generator: first those of `order_per_head`, once for each head, then those of `order`.
     - `width`, `key_width`, `value_width`, `output_width`: the numbers of columns of W_q, W_k, W_v and W_o, if they
       differ from x. `key_width` defaults to `width`, and `value_width` to `key_width`.
     """
@@ -170,7 +172,7 @@ class Projections:
 
 
 def or_left(kind: Kind) -> Kind:
-    """Accept what a kind accepts, or the word `model`, which stands for the model's value until the model is read."""
+    """Accept what a kind accepts, or the word `model`, which the model's own value replaces once the model is read."""
     return Kind(lambda value, key: value if value == LEFT and isinstance(value, str) else kind.read(value, key))
 
 
@@ -178,8 +180,10 @@ def or_left(kind: Kind) -> Kind:
 class Model:
     """A trained model, and the layer whose attention is computed; settings with the value `model` are taken from it.
 
-    `family` is the module that defines its names and shapes; `path` is the folder of the checkpoint; the input is
-    `text`, token ids in `tokens`, or an image in `patches`. Layers are counted from 0, as in checkpoints.
+    - `family`: the module that defines its names and shapes.
+    - `path`: the folder of the checkpoint.
+    - `text`, `tokens`, `patches`: the input, as text, as token ids, or as an image.
+    - `layer`: counted from 0, as in checkpoints.
     """
 
     family: str | None = None

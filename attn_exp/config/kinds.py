@@ -22,10 +22,11 @@ Schema = TypeVar("Schema")
 
 
 class Kind(NamedTuple):
-    """What a setting accepts: `read` converts a value under its key, or raises an error.
+    """What a setting accepts.
 
-    `takes` describes the accepted values, with their bounds. `endless` is the value that means no limit, if there is
-    one; it counts as greater than any other.
+    - `read`: converts a value; the key is for the error that it raises if the value is not accepted.
+    - `takes`: describes the accepted values, with their bounds.
+    - `endless`: the value that means no limit, if there is one; it counts as greater than any other.
     """
 
     read: Callable[[Any, str], Any]
@@ -34,7 +35,7 @@ class Kind(NamedTuple):
 
 
 class Says(NamedTuple):
-    """The meaning of a setting, as in `--help`; `unset` describes an empty default."""
+    """The meaning of a setting, as `--help` prints it; `unset` is printed as its default if the default is empty."""
 
     meaning: str
     unset: str = ""
@@ -71,8 +72,7 @@ ANY_TEXT = accepting(lambda value: isinstance(value, str | int | float), "text, 
 """Text, even if it looks like a number or a boolean."""
 
 AT_LEAST_0 = "a whole number of at least 0"
-LARGEST = 2**63 - 1
-"""The largest array index."""
+LARGEST = 2**63 - 1  # the largest array index
 
 
 def at_least(least: int, expected: str = "", most: int | None = LARGEST, endless: int | None = None) -> Kind:
@@ -315,10 +315,12 @@ def optional(kind: Kind) -> Kind:
 
 
 def section(schema: type) -> Kind:
+    """Accept settings by name, and return an instance of this dataclass."""
     return Kind(lambda value, key: schema(**read_fields(schema, value, f"{key}.")))
 
 
 def array_or(schema: type) -> Kind:
+    """Accept an array as it is, or settings by name, such as those of a `Draw`."""
     return Kind(lambda value, key: section(schema).read(value, key) if isinstance(value, Mapping) else value)
 
 
@@ -345,9 +347,9 @@ def make(schema: type[Schema], settings: Any, key: str) -> Schema:
 
 
 def own_kinds(schema: type) -> dict[str, Kind]:
-    """Return the kinds of a class's fields, where they are stricter than the type.
+    """Return the kinds of those fields of a class that name one, such as `Annotated[int, at_least(1)]`.
 
-    Finding them takes ten times as long as creating an object, so classes do it once, on definition.
+    Finding them takes ten times as long as creating an object, so this is called once per class, when it is defined.
     """
     hints = get_type_hints(schema, include_extras=True)
     return {name: kind_of(hint) for name, hint in hints.items() if get_origin(hint) in (Annotated, Union)}

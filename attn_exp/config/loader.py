@@ -1,11 +1,11 @@
 """Hydra's YAML loader, for files that may be large and may come from somebody else.
 
-Large files: OmegaConf creates a node for every number and copies all of them a dozen times. So libyaml reads a file if
-it is available; a large array is replaced by a name while Hydra composes, and put back at the end.
+Large files: OmegaConf creates a node for every number and copies all of them a dozen times. So libyaml reads the
+files, where it is installed. While Hydra composes, a name stands for each large array, which is put back at the end.
 
-Untrusted files: values are read, and nothing is run. A `hydra:` section could name callbacks, launchers and folders,
-and a `_target_` could name any function; Hydra would call them. So files in users' own folders may contain neither,
-and no interpolation in them reads the environment.
+Untrusted files: nothing in them is run. A `hydra:` section could name callbacks, launchers and folders, and a
+`_target_` could name any function; Hydra would call them. So files in users' own folders may contain neither, and no
+interpolation in them reads the environment.
 """
 
 from __future__ import annotations
@@ -38,20 +38,15 @@ from attn_exp.config import spelling
 from attn_exp.config.choices import OUTSIDE_GROUPS, conf_dir, outside_choices, yaml_choices
 from attn_exp.errors import UserError, brief, first_line, shown
 
-MOST_BYTES = 256 * 2**20
-"""Size limit of a YAML file."""
-
-DEEPEST = 500
-"""Maximum nesting depth."""
-
-MOST_VALUES = 10_000_000
-"""Maximum number of values after anchors are expanded."""
+MOST_BYTES = 256 * 2**20  # size limit of a YAML file
+DEEPEST = 500  # maximum nesting depth
+MOST_VALUES = 10_000_000  # maximum number of values after anchors are expanded
 
 ARRAY_ELEMENT = re.compile(r"\+{0,2}[^=]*[.\[]\d")
-"""The key of an argument that sets one number of an array."""
+"""The key of an argument that sets one number of an array, such as `projections.given.W_q.0.1`."""
 
 ELEMENT_REFERENCE = re.compile(r"\$\{[^}]*[.\[]\d")
-"""An interpolation that reads one number of an array."""
+"""An interpolation that reads one number of an array, such as `${embeddings.vectors.0.1}`."""
 
 FLOAT = re.compile(
     r"""^(?:[-+]?[0-9]+(?:_[0-9]+)*\.[0-9_]*(?:[eE][-+]?[0-9]+)?
@@ -63,7 +58,7 @@ FLOAT = re.compile(
 )
 """Floats as Hydra parses them; YAML 1.1 itself parses 1e5 as text."""
 WHOLE = re.compile(r"^[-+]?(?:0|[1-9][0-9_]*|0x[0-9a-fA-F_]+|0b[01_]+)$")
-"""Whole numbers, without two surprises of YAML 1.1, in which `1:30` is 90 and `010` is 8."""
+"""Whole numbers; unlike in YAML 1.1, `1:30` is not 90, and `010` is not 8."""
 
 Safe: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -92,14 +87,14 @@ Reader.add_implicit_resolver("tag:yaml.org,2002:float", FLOAT, list("-+012345678
 
 
 class Arrays(dict[str, Any]):
-    """Large arrays by name; Hydra deep-copies its sources, and all copies share these."""
+    """Large arrays by name; when Hydra deep-copies its config sources, all copies share these arrays."""
 
     def __deepcopy__(self, memo: Any) -> Arrays:
         return self
 
 
 class Source(FileConfigSource):
-    """A YAML folder as a Hydra config source; large arrays of its files are moved to `arrays`, unless that is None."""
+    """A folder of YAML files, for Hydra; large arrays of the files are moved to `arrays`, unless that is None."""
 
     def __init__(self, provider: str, path: str, arrays: Arrays | None) -> None:
         super().__init__(provider, path)
@@ -184,7 +179,7 @@ TARGET, ENVIRONMENT = "_target_", "oc.env"
 class Loader(ConfigLoaderImpl):
     """Hydra's config loader, which also checks each user file before it is merged.
 
-    `arrays` holds the large arrays of all files by name; `whole` leaves them in place.
+    `arrays` holds the large arrays of all files by name; if `whole` is set, they stay in place.
     """
 
     def __init__(self, config_search_path: ConfigSearchPath, whole: bool) -> None:
@@ -200,16 +195,16 @@ class Loader(ConfigLoaderImpl):
     def _load_single_config(self, default: ResultDefault, repo: IConfigRepository) -> ConfigResult:
         loaded = super()._load_single_config(default, repo)
         if loaded.provider in SHIPPED:
-            self.check_passed_over(str(default.config_path))
+            self.check_not_shadowed(str(default.config_path))
         elif isinstance(loaded.config, DictConfig):
             check_file(loaded, str(default.config_path))
         return loaded
 
-    def check_passed_over(self, name: str) -> None:
+    def check_not_shadowed(self, name: str) -> None:
         """Refuse a user file with the name of a requested shipped file, unless it is an exact copy.
 
-        Hydra reads the first file with a given name and silently ignores the second. If the user's file came first, a
-        well-known name would mean different things in different reports and commands.
+        The shipped folder comes first, so Hydra would read its file, and silently ignore the user's. The other order
+        would let a well-known name mean different things in different reports and commands.
         """
         for source in self.repository.sources:
             if source.provider not in SHIPPED and source.is_config(name):
@@ -219,7 +214,7 @@ class Loader(ConfigLoaderImpl):
 
 
 def check_file(loaded: ConfigResult, name: str) -> None:
-    """Refuse a user file with forbidden contents, or an experiment that would be merged in the wrong place.
+    """Refuse a user file with forbidden contents, or an experiment that lacks `# @package _global_`.
 
     Raises:
         UserError: the file is refused; the message names it and the reason.
@@ -243,7 +238,7 @@ def names_a_target(values: Any) -> bool:
 def initialize_hydra(folders: Sequence[str], words: Sequence[str] = (), *, whole: bool = False) -> Iterator[Hydra]:
     """Initialize Hydra during a block with the shipped YAML, users' own folders, and choices without YAML.
 
-    With `whole`, Hydra sees large arrays number by number.
+    With `whole`, names do not stand for large arrays, so that arguments can set and read single numbers of them.
     """
     search_path = create_config_search_path(str(conf_dir()))
     schema = search_path.get_path().pop()

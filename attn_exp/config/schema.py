@@ -61,11 +61,11 @@ class Published:
     - `printed`: the digits exactly as printed, with any brackets. `decimals` counts them if NumPy dropped trailing
       zeros.
     - `stage`: x, an array of the projections, or a stage of the trace of `variant`, by default the first variant.
-    - `head`, from 1, selects one of several heads; then `columns` transposes the stage; then `row`, from 1, selects one
-      row, and `first` that many columns.
+    - `head`, `columns`, `row`, `first`: the part of the stage, selected in this order. `head` and `row` count from 1,
+      `columns` transposes the stage, and `first` is the number of columns to keep.
     - `product`: compute the stage as a plain product: `@`, `matmul`, `dot`, or a `sum`.
-    - `inputs`: arrays (q, k, v or weights, v) that replace the run's problem.
-    - `rounded`: how far q, k and v may be off because the document rounded them, or the numbers that they come from.
+    - `inputs`: arrays that replace the run's problem: q, k and v, or weights and v.
+    - `rounded`: how far q, k and v may be off, because the document rounded them or the numbers behind them.
     """
 
     quantity: str
@@ -146,8 +146,10 @@ class Matters:
 class Sweep:
     """How `-m` runs a sweep; the results of its points do not depend on these settings.
 
-    `zip` names keys whose values change together, and `skip` is true for points to leave out. `address` is a running
-    cluster of `engine`. `chunk` is the number of points that a worker takes at once; None chooses it automatically.
+    - `zip`: keys whose values change together.
+    - `skip`: an expression that is true for the points to leave out.
+    - `address`: a running cluster for `engine` to join.
+    - `chunk`: the number of points that a worker takes at once; None chooses it automatically.
     """
 
     name: Annotated[str, FILE_NAME, Says("name of the sweep's folder", "derived from the settings")] = ""
@@ -287,7 +289,7 @@ def check_seed(seed: int, generator: str) -> None:
 
 
 def read_settings(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Validate some settings of a run by name; unknown names pass unchanged.
+    """Validate some settings of a run, by name; values under unknown names are returned unchanged.
 
     Raises:
         UserError: a value is invalid.

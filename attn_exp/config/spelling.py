@@ -16,9 +16,9 @@ NOT_TEXT = ("true", "false", "null", "nan", "inf")  # words that would be read a
 
 
 STRICT = re.compile(r"(\+{0,2})published\.strict=")
-"""`strict` as users may write it: `published` itself is a list and cannot hold a setting."""
+"""`published.strict`, another spelling of `strict`: Hydra could not set it, since `published` is a list."""
 MEMORY = re.compile(r"\+{0,2}embeddings\.memory\.")
-"""A setting of the memory, which is a plain value or null until one is set."""
+"""An argument that sets one key of the memory; the memory may still be null, so Hydra needs the prefix `++`."""
 
 
 WINDOWS_PATH = re.compile(r"([A-Za-z]:[\\/]|\\\\[^\\])[^,\"\[\]{}$]*(?<!\s)")
@@ -26,7 +26,7 @@ WINDOWS_PATH = re.compile(r"([A-Za-z]:[\\/]|\\\\[^\\])[^,\"\[\]{}$]*(?<!\s)")
 
 
 def quote_for_hydra(word: str) -> str:
-    """Return an argument as Hydra can parse it: Windows paths are quoted, settings of the memory prefixed with ++."""
+    """Return an argument as Hydra parses it: with a Windows path in quotes, or with `++` before a key of the memory."""
     word = quote_windows_path(word)
     if MEMORY.match(word):
         return f"++{word.lstrip('+')}"
@@ -34,17 +34,18 @@ def quote_for_hydra(word: str) -> str:
 
 
 def quote_windows_path(word: str) -> str:
-    """Quote a value that is a Windows path, which may contain Hydra syntax."""
+    """Quote the value of an argument if it is a Windows path, which Hydra's grammar could not parse."""
     key, _, value = word.partition("=")
     return f"{key}={quoted(value)}" if WINDOWS_PATH.fullmatch(value) else word
 
 
 def key_of(word: str) -> str:
+    """Return the setting that an argument changes: `+mask.window.left=2 -> mask.window.left`."""
     return quote_for_hydra(word).partition("=")[0].lstrip("+~")
 
 
 def spelled(value: Any) -> str:
-    """Format a value so that the command line reads it back with the same type."""
+    """Format a value so that the command line reads it back with the same type: `["a b", None] -> ['a b',null]`."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -57,9 +58,9 @@ def spelled(value: Any) -> str:
 
 
 def quoted(text: str) -> str:
-    """Quote a string if it would otherwise be parsed as something else.
+    """Quote a string if it would otherwise be parsed as something else: `a b -> 'a b'`, but `ab -> ab`.
 
-    Inside quotes Hydra keeps backslashes, except that two directly before a quote mean one.
+    Inside quotes, Hydra keeps backslashes; only directly before a quote do two of them mean one.
     """
     if PLAIN.fullmatch(text) and text.lower() not in NOT_TEXT:
         return text
@@ -67,13 +68,16 @@ def quoted(text: str) -> str:
 
 
 def bare(value: Any) -> str:
+    """Format a value like `spelled`, but leave a string without quotes: `a b -> a b`."""
     return value if isinstance(value, str) else spelled(value)
 
 
 class Repeat(NamedTuple):
-    """How to repeat a command: its arguments, the user's own config folders, and whether it is a sweep.
+    """How to repeat a command.
 
-    The arguments may name members that the files in `own` define.
+    - `words`: its arguments. `folders`: the user's own config folders.
+    - `many`: whether it is a sweep.
+    - `own`: the `--with` files, whose members the arguments may name.
     """
 
     words: tuple[str, ...] = ()
@@ -91,7 +95,7 @@ class Repeat(NamedTuple):
 # Large arrays among settings: detected, and named by a hash of their contents
 
 MOST_NUMBERS = 1000
-"""Lists of more numbers are replaced by a name made from their hash."""
+"""A list of more numbers than this is replaced by a name, which is made from its hash."""
 
 MARK = "array"  # the beginning of a name that replaces a large array: `array:<hash>`
 
@@ -129,7 +133,7 @@ def array_reference(name: str) -> str:
 
 
 def extract_arrays(value: Any, arrays: dict[str, Any]) -> Any:
-    """Replace each large list in plain values by its name; the lists move to `arrays`."""
+    """Return plain values in which a name stands for each large list of numbers; the lists move to `arrays`."""
     if isinstance(value, Mapping):
         return {key: extract_arrays(item, arrays) for key, item in value.items()}
     if not isinstance(value, list):

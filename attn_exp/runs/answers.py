@@ -1,8 +1,8 @@
 """Write and read `answers.csv`: one block per box of a sheet, or a table with one row per student of a class.
 
-A block is a small table. Its corner names the box, for example `scores head 2`, its first row the columns, and its
-first column the rows. `read_lines` splits a file into cells, `row_to_blocks` turns a student's row into blocks, and
-`read_blocks` reads the numbers.
+A block is a small table. Its top left cell, the corner, names the box, for example `scores head 2`; its first row
+names the columns, and its first column the rows. `read_lines` splits a file into cells, `row_to_blocks` turns a
+student's row of a table into blocks, and `read_blocks` reads the numbers.
 """
 
 from __future__ import annotations
@@ -27,12 +27,11 @@ from attn_exp.runs import records
 
 MOST_BYTES = 2_000_000  # size limit of a file of answers
 EXACT = 9
-"""The number of decimals that a fraction such as 1/3 is assumed to have."""
+"""The number of decimals assumed for a fraction such as 1/3, and for a cross."""
 NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]{1,3})?|[-+]?inf", re.IGNORECASE)
 FRACTION = re.compile(r"(?P<over>[-+]?[0-9]{1,9})\s*/\s*(?P<under>[1-9][0-9]{0,8})")
 
-CROSS = re.compile("[x\u00d7\u2717]", re.IGNORECASE)
-"""What students write at a masked position."""
+CROSS = re.compile("[x\u00d7\u2717]", re.IGNORECASE)  # what students write at a masked position
 
 Numbers = dict[str, Array]  # numbers by stage, `[h r c]`
 Lines = Sequence[Sequence[str]]  # the cells of a file, line by line
@@ -41,10 +40,11 @@ STUDENT = "student"  # heading of the first column in a table of students
 
 @dataclass(frozen=True)
 class Filled:
-    """A student's file: the numbers by stage `[h r c]`, NaN where a cell is empty or `unreadable`.
+    """The numbers that a student filled in, by stage.
 
-    `texts` describes the unreadable cells and their positions. `decimals` is the number of decimals of each number, as
-    written.
+    - `numbers`: `[h r c]`, NaN where a cell is empty or unreadable.
+    - `unreadable`: which cells are unreadable. `texts`: these cells in words, with their positions.
+    - `decimals`: with how many decimals each number is written.
     """
 
     numbers: Numbers
@@ -56,8 +56,8 @@ class Filled:
         return grade(paper, self.numbers, self.unreadable, make_unreadable_remarks(self.texts), self.decimals)
 
 
-def blocks(paper: Paper) -> Iterator[tuple[Blank, int, str, tuple[str, ...], tuple[str, ...]]]:
-    """Yield each block of a sheet: its box, its head, the text of its top left cell, and its row and column names."""
+def list_blocks(paper: Paper) -> Iterator[tuple[Blank, int, str, tuple[str, ...], tuple[str, ...]]]:
+    """Yield each block of a sheet: its box, its head, its corner, its row names and its column names."""
     for blank in paper.blanks:
         rows, columns = (blank.columns, blank.rows) if paper.transposed else (blank.rows, blank.columns)
         yield from ((blank, head, corner_of(blank, head), rows, columns) for head in range(len(blank.right)))
@@ -69,7 +69,7 @@ def corner_of(blank: Blank, head: int) -> str:
 
 def format_answers(paper: Paper, filled: bool = False) -> str:
     lines = []
-    for blank, head, corner, rows, columns in blocks(paper):
+    for blank, head, corner, rows, columns in list_blocks(paper):
         matrix = blank.right[head].T if paper.transposed else blank.right[head]
         lines.append([corner, *map(records.format_cell, columns)])
         for name, numbers in zip(rows, matrix, strict=True):
@@ -79,22 +79,23 @@ def format_answers(paper: Paper, filled: bool = False) -> str:
     return records.as_csv(lines)
 
 
-def column_headings(paper: Paper) -> list[str]:
+def list_headings(paper: Paper) -> list[str]:
     """Return the column heading of each number in a table of students, such as `weights cat sat`."""
     return [
         f"{corner} {row} {column}"
-        for _, _, corner, rows, columns in blocks(paper)
+        for _, _, corner, rows, columns in list_blocks(paper)
         for row in rows
         for column in columns
     ]
 
 
 def is_table(lines: Lines) -> bool:
+    """Return whether a file is a table of students instead of the blocks of one student."""
     return bool(lines and lines[0]) and lines[0][0].lower() == STUDENT
 
 
-def blank_table(students: Sequence[str], paper: Paper) -> str:
-    names = column_headings(paper)
+def format_blank_table(students: Sequence[str], paper: Paper) -> str:
+    names = list_headings(paper)
     rows = [[records.format_cell(student), *[""] * len(names)] for student in students]
     return records.as_csv([[STUDENT, *map(records.format_cell, names)], *rows])
 
@@ -105,7 +106,7 @@ def row_to_blocks(heading: Sequence[str], row: Sequence[str], paper: Paper) -> L
     Raises:
         UserError: the columns of the table differ from those of the sheet, or the row has too many cells.
     """
-    expected = [name.strip() for name in column_headings(paper)]
+    expected = [name.strip() for name in list_headings(paper)]
     if list(heading[1 : len(expected) + 1]) != expected or any(heading[len(expected) + 1 :]):
         raise UserError(f"the columns are not those of the sheet ({', '.join(expected[:2])}, ...)")
     if any(row[len(expected) + 1 :]):
@@ -113,7 +114,7 @@ def row_to_blocks(heading: Sequence[str], row: Sequence[str], paper: Paper) -> L
             "more cells than columns; a decimal comma needs quotes around the number, or semicolons between the cells"
         )
     cells, lines = itertools.chain(row[1:], itertools.repeat("")), list[Sequence[str]]()
-    for _, _, corner, rows, columns in blocks(paper):
+    for _, _, corner, rows, columns in list_blocks(paper):
         lines.append([corner, *columns])
         lines.extend([name, *itertools.islice(cells, len(columns))] for name in rows)
     return lines
@@ -134,6 +135,11 @@ def read_lines(path: Path) -> Lines:
 
 
 def read_blocks(lines: Lines, paper: Paper) -> Filled:
+    """Read the numbers of one student from the blocks of a sheet.
+
+    Raises:
+        UserError: as for `read_cells`, or no cell holds a number.
+    """
     cells_of = read_cells(lines, paper)
     numbers, cross_of, texts = dict[str, Array](), worksheet.cross_values(paper), list[str]()
     unreadable, decimals = dict[str, Array](), dict[str, Array]()
@@ -161,12 +167,14 @@ def read_blocks(lines: Lines, paper: Paper) -> Filled:
 def read_cells(lines: Lines, paper: Paper) -> dict[str, Array]:
     """Return the cells of each box as strings `[h r c]`; missing cells are empty strings.
 
-    Rows and columns must be in the order of the sheet; their names may be spelled differently.
+    Rows and columns must be in the order of the sheet; a student may have changed their names.
 
     Raises:
         UserError: there is no block, a row or column is missing or moved, or a row has too many cells.
     """
-    blocks_by_corner = {corner: (blank, head, rows, columns) for blank, head, corner, rows, columns in blocks(paper)}
+    blocks_by_corner = {
+        corner: (blank, head, rows, columns) for blank, head, corner, rows, columns in list_blocks(paper)
+    }
     cells = {blank.stage: np.full(blank.right.shape, "", object) for blank in paper.blanks}
     start, blocks_found = 0, 0
     while start < len(lines):
@@ -178,7 +186,7 @@ def read_cells(lines: Lines, paper: Paper) -> dict[str, Array]:
         body = [*itertools.takewhile(any, lines[start : start + len(rows)])]
         found = [line[0] for line in body] + [*heading[1 : len(columns) + 1]]
         expected = [name.strip() for name in (*rows, *columns)]
-        # other spellings are accepted, but not one of the sheet's own names in the wrong place
+        # if the names differ, at least one must be new; if all are from the sheet, something was moved
         if len(found) < len(expected) or (found != expected and {*found} <= {*expected, *blocks_by_corner}):
             raise UserError(f"{corner}: a row or column is missing or moved; keep the order of the sheet")
         start, blocks_found = start + len(body), blocks_found + 1
@@ -200,7 +208,7 @@ def read_cells(lines: Lines, paper: Paper) -> dict[str, Array]:
 
 
 def read_number(cell: str) -> tuple[float, int]:
-    """Return the number in a cell (NaN if the cell is empty) and the number of decimals it is written with.
+    """Return the number in a cell, NaN if the cell is empty, and with how many decimals it is written.
 
     Raises:
         ValueError: the cell is not a number; formulas are not evaluated.

@@ -27,7 +27,7 @@ from attn_exp.experiment.row import Comparison, Run, Timing
 from attn_exp.problem.problem import Pass
 from attn_exp.report import sentences
 from attn_exp.runs import folders, provenance, store, trust
-from attn_exp.runs.provenance import origin
+from attn_exp.runs.provenance import describe_origin
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,7 +66,7 @@ def compute(config: Config, under_way: Pass | None = None) -> tuple[Comparison, 
     check_names = checks.choose_checks(config)
     check_figures(config.figures)
     with chdir(os.curdir), limit_blas_threads(config):
-        tabulated = tabulate(config, Progress(), under_way, bind=provenance.binder(config))
+        tabulated = tabulate(config, Progress(), under_way, bind=provenance.find_binder(config))
         comparison = complete(tabulated, check_names)
         return comparison, measure(comparison.variants, comparison.problem, known_seconds=comparison.seconds)
 
@@ -74,8 +74,8 @@ def compute(config: Config, under_way: Pass | None = None) -> tuple[Comparison, 
 def limit_blas_threads(config: Config) -> AbstractContextManager[object]:
     """Limit BLAS to one thread for a run of a few hundred tokens; threads that variants start are unaffected.
 
-    Multiplying a hundred rows takes less time than waking a thread and waiting for it: a hundred times less on a busy
-    machine, where the caller waits until the system schedules the thread.
+    Waking a thread and waiting for it takes longer than multiplying a hundred rows. On a busy machine, it takes a
+    hundred times longer, since the caller waits until the system schedules the thread.
     """
     tokens = config.embeddings.tokens if config.model.tokens is None else config.model.tokens
     rows = tokens if isinstance(tokens, int) else len(tokens or ())
@@ -90,7 +90,7 @@ def write(comparison: Comparison, timings: tuple[Timing, ...], command: Repeat) 
     """Write a run and its report to a new folder, add it to the index, and return the folder."""
     output_dir = Path(comparison.config.output_dir)
     load_renderers(comparison.config)
-    about = store.describe_run(comparison, command, origin())
+    about = store.describe_run(comparison, command, describe_origin())
     folder = store.save(Run(comparison, timings, about), output_dir)
     with suppress(UserError):  # the run is saved; `attn-exp index` reports the problem
         folders.rebuild_index(output_dir)
@@ -129,7 +129,7 @@ def find_first_page(folder: Path, config: Config) -> Path:
 
 
 class Overrides(NamedTuple):
-    """Overrides for rendering a run again: figure settings and report depth; an empty field keeps the run's own."""
+    """Settings that replace those of a run when it is rendered again; an empty field keeps the run's own."""
 
     figures: dict[str, Any]
     depth: str = ""
@@ -148,7 +148,7 @@ def parse_overrides(words: Sequence[str], command: str, allowed: Collection[str]
             raise UserError(unknown(key, list(allowed), f"setting of {command}"))
         if not equals:
             raise UserError(f"{word}: expected {key}=VALUE")
-        values[key] = value if key in ("figures.font", DEPTH) else typed_value(value)
+        values[key] = value if key in ("figures.font", DEPTH) else parse_value(value)
     figure_values = {key.removeprefix("figures."): value for key, value in values.items() if key != DEPTH}
     report_values = {"depth": values[DEPTH]} if DEPTH in values else {}
     return Overrides(
@@ -156,10 +156,10 @@ def parse_overrides(words: Sequence[str], command: str, allowed: Collection[str]
     )
 
 
-def typed_value(value: str) -> Any:
+def parse_value(value: str) -> Any:
     """Parse a value as JSON or as a list of words in brackets; anything else is a string."""
     if value.startswith("[") and value.endswith("]"):
-        return [typed_value(part.strip()) for part in value[1:-1].split(",") if part.strip()]
+        return [parse_value(part.strip()) for part in value[1:-1].split(",") if part.strip()]
     try:
         return machine.parse_json(value.encode())
     except ValueError:
@@ -170,9 +170,11 @@ def render_again(folder: Path, words: Sequence[str] = ()) -> str:
     """Redraw the report of a run from its results, without computing attention, and return the path to open.
 
     It writes the files that the run was configured to write; if the run had `report=none`, it writes all of them.
-    Overrides such as `figures.format=pdf` change how figures are drawn this time, even if the run drew none, and
-    `report.depth` changes the depth; with `figures.only`, the named figures are drawn and nothing else is written.
-    Files are replaced only when all of them are complete.
+    Files are replaced only when all of them are complete. `words` are settings that replace those of the run:
+
+    - `figures.format=pdf` and the like: draw figures in this way, even if the run drew none.
+    - `figures.only`: draw these figures, and write nothing else.
+    - `report.depth`: write the report with this depth.
 
     Raises:
         UserError: the folder holds no readable run or cannot be written to, or an override is invalid.
@@ -201,7 +203,7 @@ def render_again(folder: Path, words: Sequence[str] = ()) -> str:
 
 
 def apply_overrides(run: Run, overrides: Overrides) -> Run:
-    """Apply overridden figure settings and report depth to a run; a run that wrote no report gets a full one.
+    """Return a run with other settings of figures and report; if the run wrote no report, it now gets a full one.
 
     Raises:
         UserError: both `figures.only` and a depth are set, but figures do not depend on the depth.
@@ -226,7 +228,9 @@ def apply_overrides(run: Run, overrides: Overrides) -> Run:
 class Result:
     """The result of a run. A notebook shows the table, the summary, and the weights of every variant.
 
-    `comparison` holds all results as plain data, `timings` the time of each variant, `repeat` how to repeat the run.
+    - `comparison`: all results, as plain data.
+    - `timings`: the time of each variant.
+    - `repeat`: how to repeat the run.
     """
 
     comparison: Comparison
@@ -235,7 +239,7 @@ class Result:
 
     @property
     def command(self) -> str:
-        """The command that repeats the run; large arrays that you passed appear as their names in `results.npz`."""
+        """The command that repeats the run; a large array that you passed appears as its name in `results.npz`."""
         return self.repeat.line
 
     @property
@@ -267,8 +271,8 @@ class Result:
     def steps(self, variant: str = "", against: str = "") -> pd.DataFrame:
         """Explain the difference between a row and the baseline, one setting at a time; by default for all rows.
 
-        `against` names another row to start from. `moved` is how far a step changes the output of the step before;
-        `least` and `most` are its range over all `orders` of the settings.
+        `against` names another row to start from. In the result, `moved` is how far a step changes the output of the
+        step before; `least` and `most` are its range over all `orders` of the settings.
 
         Raises:
             UserError: there is no such variant, or it could not be computed.

@@ -1,7 +1,7 @@
 """List the runs and sweeps of an output folder, in the terminal and in `index.html`.
 
-There is no record of runs other than their folders; an unreadable one is listed with the reason. The table, newest
-first, shows the settings in which runs differ; `index.html` has the same content and is rewritten after each run or
+There is no record of runs other than their folders; an unreadable folder is listed with the reason. The table, newest
+first, shows the settings in which runs differ. `index.html` has the same content, and is rewritten after each run or
 sweep.
 """
 
@@ -21,13 +21,12 @@ from attn_exp.runs import trust
 from attn_exp.runs.trust import DamagedError
 
 KINDS = {"runs": ("run", "run.json"), "sweeps": ("sweep", "manifest.json")}
-"""The folders that hold runs and sweeps: the name of one entry, and the file that describes it."""
+"""The folders that hold runs and sweeps, with the word for one of them and the name of the file that describes it."""
 
 PAGES = ("report.html", "report.md")  # the files that may be the report of a run, the preferred one first
 COMPLETE, UNREADABLE = "complete", "cannot be read"
 
-MOST_BYTES = 24 * 2**20
-"""Size limit of a description that is read for a listing."""
+MOST_BYTES = 24 * 2**20  # size limit of a description that is read for a listing
 
 # the fields that the descriptions of runs and sweeps share
 DESCRIPTION = {"started": str, "status": str, "command": str, "words": [str], "title?": str, "config?": {"title?": str}}
@@ -38,7 +37,7 @@ LONGEST, LONGEST_PLACE = 100, 300  # maximum length of a cell, and of a path or 
 
 
 def read_entries(output_dir: Path) -> list[Listed]:
-    """Return all runs and sweeps, newest first, without hidden folders, which are still being written.
+    """Return all runs and sweeps, newest first; hidden folders are left out, since they are still being written.
 
     Raises:
         UserError: there is no such folder, or it cannot be read.

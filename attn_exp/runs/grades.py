@@ -30,20 +30,25 @@ from attn_exp.runs import answers, records, trust
 from attn_exp.runs.sheets import Key, file_names, make_composer, read_keys
 
 HEADS = ("student", "points", "of", "first wrong", "mistake", "what it is")
-EVERYBODY = "everybody.html"
-"""All marked pages in one file, for printing."""
+EVERYBODY = "everybody.html"  # all marked pages in one file, for printing
 NOT_HANDED_IN = "not handed in"
 MOST_SAID = 2000  # maximum length of a line about a student or a mistake
 # the points of a box, such as `scores:6`
 WORTH = re.compile(r"(?P<stage>[a-z]+):(?P<points>[0-9]{1,4}(\.[0-9]{1,2})?)")
 OWN_SHARE, ALIKE, ENOUGH = 0.75, 0.9, 12
-"""A student with less than `OWN_SHARE` of the points is graded as having copied if `ALIKE` of the cells, of at least
-`ENOUGH`, match another student's sheet."""
+"""A sheet of at least `ENOUGH` numbers counts as copied if it has less than `OWN_SHARE` of the points, but `ALIKE` of
+its numbers match another student's sheet."""
 
 
 @dataclass(frozen=True)
 class Submission:
-    """A student's file: the numbers, the grade and the points of each box, or the reason why it could not be read."""
+    """What a student handed in.
+
+    - `file`: the name of the student's key; without one, or with one key for all, the name of the file or table row.
+    - `problem`: why it could not be graded, or an empty string; the fields below are then empty.
+    - `paper`: the sheet with its right answers. `numbers`: the student's numbers.
+    - `grade`: which numbers are right, and the mistakes. `scored`: the points of each box.
+    """
 
     student: str
     file: str
@@ -171,7 +176,10 @@ def parse_points(values: Sequence[str]) -> dict[str, float]:
 
 
 def summarize_boxes(submissions: Sequence[Submission]) -> Iterator[Sequence[str]]:
-    """Yield for each box its mean points, its maximum, and how many students have wrong, empty and unreadable cells."""
+    """Yield a row for each box: its stage, its mean and maximum points, and how many students have bad cells in it.
+
+    Bad cells are counted in three columns: wrong, empty and unreadable.
+    """
     pairs = [
         pair
         for submission in submissions
@@ -186,10 +194,10 @@ def summarize_boxes(submissions: Sequence[Submission]) -> Iterator[Sequence[str]
 
 
 def grade_files(files: Sequence[Path], keys: Mapping[str, Key], add_missing: bool) -> list[Submission]:
-    """Grade each student's answers; record why a file is unreadable, and give no points for another student's numbers.
+    """Grade each student's answers; a file that cannot be read gets the reason, and a copied sheet gets no points.
 
-    With a single key, every file is graded by it, whatever the name of the file. `add_missing` adds the students who
-    handed in nothing.
+    If there is only one key, every file is graded by it, whatever the name of the file. `add_missing` adds the students
+    who handed in nothing.
     """
     compose, only_key = make_composer(typed=False), next(iter(keys)) if len(keys) == 1 else None
     find_paper = cache(lambda name: keys[name].paper(compose))
@@ -214,7 +222,7 @@ def grade_files(files: Sequence[Path], keys: Mapping[str, Key], add_missing: boo
             name = path.stem if path.stem in keys or only_key is None else only_key
             submissions.append(grade_submission(path.stem, name, lines, keys, find_paper))
     handed_in = {submission.file for submission in submissions if not submission.is_missing}
-    # an empty row of a table may stand beside a file
+    # a student with a file may also have an empty row in a table
     submissions = [one for one in submissions if not (one.is_missing and one.file in handed_in)]
     seen = {name for submission in submissions for name in (submission.file, submission.student)}
     submissions += [
@@ -247,7 +255,7 @@ def grade_submission(
 
 
 def void_copied(submission: Submission, keys: Mapping[str, Key], find_paper: Callable[[str], Paper]) -> Submission:
-    """Give no points to a file that is mostly wrong but matches another student's sheet."""
+    """Return the submission, without points if it is mostly wrong but matches another student's sheet."""
     grade, count = submission.grade, sum(np.count_nonzero(~np.isnan(array)) for array in submission.numbers.values())
     if grade is None or count < ENOUGH or grade.points >= OWN_SHARE * count:
         return submission
@@ -264,10 +272,7 @@ def void_copied(submission: Submission, keys: Mapping[str, Key], find_paper: Cal
 
 
 def count_mistakes(submissions: Sequence[Submission]) -> list[tuple[str, str, str]]:
-    """Return each mistake or unrequested setting, with the number of students who made it and its description.
-
-    The most frequent one comes first.
-    """
+    """Return each mistake or unrequested setting, how many students made it, and its description, by frequency."""
     grades = [submission.grade for submission in submissions if submission.grade]
     remarks = sorted((remark for grade in grades for remark in grade.remarks), key=lambda remark: -len(remark.says))
     shortest = {remark.name: remark.says for remark in remarks}

@@ -1,7 +1,8 @@
 """The provenance of a run: input files, user code, versions, git state and processor.
 
-Files and code are recorded by name and hash. Code that a stored run names is not executed: a report needs only the
-name, and `rerun` requires `--own-code`. If input files have changed, the arrays that the run stored replace them.
+Files and code are recorded by name and hash. Code that a stored run names is not executed: a report needs only its
+name, and `rerun` needs `--own-code` to run it. If an input file has changed, `rerun` uses the arrays that the run
+stored.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ BLAS_KEYS = ("internal_api", "version", "architecture", "num_threads", "threadin
 LIBRARIES = ("numpy", "hydra", "omegaconf", "pandas", "matplotlib", "jinja2")
 
 OPTION = "--own-code"
-SHAPES = {
+SCHEMAS = {
     "code?": [{"form": str, "file": str, "sha256": str}],
     "with?": [{"name": str, "file": str, "sha256": str, "members": [str]}],
     "inputs?": [{"setting": str, "file": str, "sha256": str}],
@@ -47,18 +48,18 @@ SHAPES = {
 About = Mapping[str, Any]
 
 
-def origin() -> dict[str, Any]:
-    """Return everything that could change a result besides the configuration: versions, git state, CPU and BLAS."""
+def describe_origin() -> dict[str, Any]:
+    """Return everything, apart from the settings, that could change a result: versions, git state, CPU and BLAS."""
     libraries = {name: str(sys.modules[name].__version__) for name in LIBRARIES if name in sys.modules}
     return {
         "versions": {"python": platform.python_version(), **libraries},
-        "git": git_state(),
-        "cpu": cpu(),
+        "git": read_git_state(),
+        "cpu": read_cpu(),
         "blas": [{key: pool.get(key) for key in BLAS_KEYS} for pool in threadpoolctl.threadpool_info()],
     }
 
 
-def git_state(checkout: Path = HERE.parent) -> dict[str, Any] | None:
+def read_git_state(checkout: Path = HERE.parent) -> dict[str, Any] | None:
     command = ["git", "-C", str(checkout), "status", "--porcelain=v2", "--branch"]
     if not (checkout / "pyproject.toml").is_file():
         return None
@@ -70,7 +71,7 @@ def git_state(checkout: Path = HERE.parent) -> dict[str, Any] | None:
     return {"commit": commit[1], "dirty": bool(re.search("^[^#]", status, re.MULTILINE))} if commit else None
 
 
-def cpu() -> str:
+def read_cpu() -> str:
     path = Path("/proc/cpuinfo")
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     match = re.search(r"^model name\s*:\s*(.*\S)", text, re.MULTILINE)
@@ -102,8 +103,8 @@ def record_files(config: Config, forms: Iterable[str], swept: Iterable[tuple[str
 # Code
 
 
-def binder(config: Config) -> Bind | None:
-    """Return the function that imports user functions for variants; None if the command line names no function."""
+def find_binder(config: Config) -> Bind | None:
+    """Return the function that imports the user functions of variants; None if the command line names none."""
     if not any_named(variant.form for variant in config.variant.values()):
         return None
     from attn_exp.diagnosis.judging.own_form import bind  # noqa: PLC0415 - most runs have no code of the user's own
@@ -171,7 +172,9 @@ def format_names(names: Iterable[str]) -> str:
 def allow_code(
     names: Sequence[str], hash_of: Callable[[str], str], recorded: Mapping[str, str], folder: Path, is_allowed: bool
 ) -> None:
-    """Print to stderr whether each file or function still has the recorded hash.
+    """Refuse to run the files or functions with these names unless the user allowed it (`is_allowed`).
+
+    If they may run, print to stderr whether each still has the recorded hash.
 
     Raises:
         UserError: there are names, but `is_allowed` is not set; in that case no file has been read.
@@ -188,7 +191,7 @@ def allow_code(
 
 @contextmanager
 def members_without_code(about: About) -> Iterator[None]:
-    """Register only the names of a stored run's members, unless a file already provides them; nothing is imported."""
+    """Register a stored run's members by name only, unless a file already provides them; nothing is imported."""
     with registry.undo_registrations():
         for record in about.get("with", ()):
             from attn_exp.plugins import KINDS, is_taken  # noqa: PLC0415 - as above
@@ -205,6 +208,7 @@ def members_without_code(about: About) -> Iterator[None]:
 
 
 def changed_inputs(config: Config, about: About) -> Iterator[str]:
+    """Yield a phrase for each input file that is not as recorded, such as `x.npy has changed`."""
     records = [record for record in about.get("inputs", ()) if record["sha256"]]
     recorded = {(record["setting"], record["file"]): record["sha256"] for record in records}
     for key, file in input_files.list_input_files(config).items():
@@ -212,11 +216,11 @@ def changed_inputs(config: Config, about: About) -> Iterator[str]:
         if (key, file) not in recorded:
             yield f"{brief(file)} was not recorded"
         elif sha256 != recorded[key, file]:
-            yield f"{brief(file)} {'has changed since' if sha256 else 'is gone'}"
+            yield f"{brief(file)} {'has changed' if sha256 else 'no longer exists'}"
 
 
 def with_stored_arrays(config: Config, words: Sequence[str], problem: Problem) -> tuple[Config, tuple[str, ...]]:
-    """Return the settings and arguments of a run with its stored arrays in place of files and random numbers."""
+    """Return the settings and arguments of a run, with its stored arrays instead of files and random numbers."""
     given = {name: matrix.tolist() for name, matrix in problem.projections.items()}
     projections = Projections(source="identity", given=given) if given else config.projections
     config = replace(config, embeddings=embeddings_of(problem), projections=projections, draws=None)

@@ -18,7 +18,7 @@ from typing import Any, get_args, get_type_hints
 from attn_exp import machine
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""A string that starts with one of these could run as a formula in a spreadsheet, so an apostrophe is put before it."""
+"""The beginnings of strings that could run as a formula in a spreadsheet, so an apostrophe is put before them."""
 
 
 NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]+)?|[-+]?inf|nan", re.IGNORECASE)
@@ -31,7 +31,7 @@ def format_records(schema: type, records: Iterable[Any]) -> str:
 
 
 def as_csv(lines: Sequence[Sequence[str]]) -> str:
-    """Format lines of cells as CSV; each cell is a fixed string, or the result of `format_cell` or `format_label`.
+    """Format lines of cells as CSV; each cell is a constant, or comes from `format_cell` or `format_label`.
 
     If a cell contains a carriage return, all cells are quoted; otherwise it would break its line in two.
     """

@@ -3,8 +3,8 @@
 `read_options` reads the arguments, `make_sheets` yields a `Key` and a `Paper` (the sheet with its right answers) for
 each student, and `write_sheets` writes the pages, the empty `answers.csv` and `key.json`.
 
-A key holds the settings from which a student's numbers are computed, and the questions, but no answers and no code. A
-notebook shows an exercise with cells to type into; its `check` grades arrays as well.
+A key holds the settings from which a student's numbers are computed, and the questions, but no answers and no code. In
+Python, `exercise` returns one sheet: a notebook shows it with cells to type into, and its `check` grades arrays too.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from attn_exp.report import worksheet
 from attn_exp.report.notebook import html
 from attn_exp.report.sentences import table
 from attn_exp.runs import answers
-from attn_exp.runs.execution import typed_value
+from attn_exp.runs.execution import parse_value
 from attn_exp.runs.store import insert_arrays, split_arrays
 from attn_exp.runs.trust import read_json
 
@@ -53,7 +53,7 @@ MOST_STUDENTS = 2000
 TO_PRINT = "sheets.html"  # all sheets in one file, for printing
 
 # the fields of a key in a file of keys
-KEY_SHAPE = {
+KEY_SCHEMA = {
     "file": str, "student": str, "words": [str], "numbers": dict, "stages": [str], "digits": int, "transposed": bool
 }  # fmt: skip
 EVERY_BOX, SHORT, MOST_CELLS = "all", ("weights", "scores", "output"), 24
@@ -68,9 +68,13 @@ FILE = "answers.csv"
 
 @dataclass(frozen=True)
 class Key:
-    """The definition of a student's sheet: the settings of a run, the student's `numbers` if any, and the questions.
+    """The definition of a student's sheet, from which its right answers are computed.
 
-    `file` is the name of the student's files, without a suffix.
+    - `file`: the name of the student's files, without a suffix.
+    - `words`: the settings of a run.
+    - `numbers`: the student's own input arrays, if any, by name.
+    - `stages`, `digits`: which boxes to fill in, and with how many decimals.
+    - `transposed`: whether the rows of a box are written as columns.
     """
 
     file: str
@@ -98,7 +102,13 @@ class Key:
 
 @dataclass(frozen=True)
 class Options:
-    """The options of `attn-exp sheet`; its other arguments are settings. `seed` is `7`, `1,2,3` or `range(0,30)`."""
+    """The options of `attn-exp sheet`; its other arguments are settings.
+
+    - `names`: a file with the students' names. `seed`: `7`, `1,2,3` or `range(0,30)`.
+    - `digits`, `stages`, `transposed`: see `Key`.
+    - `exam`: whether the page checks nothing and contains no answers.
+    - `to`: the folder to write.
+    """
 
     names: str = ""
     seed: str = ""
@@ -128,7 +138,7 @@ def write_sheets(arguments: Sequence[str]) -> str:
         answers_file = (
             answers.format_answers(first_sheet)
             if is_single
-            else answers.blank_table([key.student for key, _ in sheets], first_sheet)
+            else answers.format_blank_table([key.student for key, _ in sheets], first_sheet)
         )
         machine.fill(draft, {
             FILE: answers_file,
@@ -192,7 +202,7 @@ def read_options(arguments: Sequence[str]) -> tuple[Options, tuple[str, ...]]:
             raise UserError(unknown(word, [f"{name}=..." for name in names], "option of attn-exp sheet"))
     texts = dict(word.split("=", 1) for word in arguments)
     values = {
-        key: value if key in ("names", "seed", "to") else typed_value(value)
+        key: value if key in ("names", "seed", "to") else parse_value(value)
         for key, value in texts.items()
         if key in names
     }
@@ -210,7 +220,7 @@ def list_students(options: Options) -> list[tuple[str, int]]:
     if len(seeds) != len(names):
         count = f"{count_of(len(names), 'name')} and {len(seeds)} seeds"
         raise UserError(f"names={options.names}: {count}; expected one seed for all, or one per name")
-    return list(zip(number_repeated(names, "{} ({})"), seeds, strict=True))
+    return list(zip(rename_duplicates(names, "{} ({})"), seeds, strict=True))
 
 
 def parse_seeds(value: str) -> Shape:
@@ -237,7 +247,7 @@ def derive_seeds(names: Sequence[str]) -> Shape:
     return tuple(int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") % 10**9 for text in texts)
 
 
-def number_repeated(names: Sequence[str], pattern: str) -> list[str]:
+def rename_duplicates(names: Sequence[str], pattern: str) -> list[str]:
     unique = dict[str, str]()
     for name in names:
         candidates = itertools.chain([name], (pattern.format(name, number) for number in itertools.count(2)))
@@ -266,7 +276,7 @@ def file_names(names: Sequence[str]) -> list[str]:
     Names that differ only in case count as duplicates, since some file systems ignore case.
     """
     plain = [re.sub(r"[^\w-]+", "-", name).strip("-")[:60] or "student" for name in names]
-    return number_repeated(plain, "{}-{}")
+    return rename_duplicates(plain, "{}-{}")
 
 
 def make_composer(typed: bool) -> Compose:
@@ -281,7 +291,7 @@ def read_keys(path: Path) -> dict[str, Key]:
         UserError: the file cannot be read, or is not a file of keys.
     """
     with refuse(f"{path}: not a file of sheet keys", OSError, ValueError, TypeError):
-        records = read_json(path, {"keys": [KEY_SHAPE]})["keys"]
+        records = read_json(path, {"keys": [KEY_SCHEMA]})["keys"]
         keys = [Key(**record | {name: tuple(record[name]) for name in ("words", "stages")}) for record in records]
     by_file = {key.file: key for key in keys}
     if not keys or len(by_file) < len(keys) or not all(0 <= key.digits <= MOST_DIGITS for key in keys):
@@ -293,7 +303,7 @@ def read_keys(path: Path) -> dict[str, Key]:
 class Exercise:
     """A worksheet. A notebook shows the given numbers, and cells that check each number as it is typed.
 
-    `check` grades numbers computed in Python; `blank` returns a table of the right shape for them.
+    `check` grades numbers that Python computed; `blank` returns an empty table for them.
     """
 
     paper: Paper
@@ -319,9 +329,10 @@ class Exercise:
         return pd.DataFrame(np.full((heads * len(rows), len(columns)), np.nan), index=names, columns=list(columns))
 
     def check(self, given: str | Path | Mapping[str, Any] | None = None, **numbers: Any) -> Checked:
-        """Check numbers given by stage, as in `check(scores=s, weights=w)`, or a file that the page saved.
+        """Check numbers by stage, as in `check(scores=s, weights=w)`, or a file that the page saved.
 
-        A stage is `[r c]` or `[h r c]`, or has its heads stacked vertically, as in `blank`; NaN counts as empty.
+        The numbers of a stage are `[r c]`, or `[h r c]`, or have their heads stacked vertically, as in `blank`. NaN
+        counts as empty.
 
         Raises:
             UserError: a stage is not on the sheet, its shape is wrong, or the file cannot be read.

@@ -1,7 +1,7 @@
 """Save runs atomically, each in its own folder, and load them without computing anything.
 
-Arrays that are too large to type are stored in `results.npz`, and settings refer to them by name. That file is read
-without running code and without trusting the sizes it claims. A run is loaded only if its files have not changed.
+Arrays that are too large to type are stored in `results.npz`, and settings refer to them by name. Reading that file
+runs no code, and does not trust the sizes that it claims. A run is loaded only if its files have not changed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 FILE = "results.npz"
 INPUTS = ("tokens", "memory", "vectors", "q", "k", "v", "weights")  # settings in `embeddings` that may be arrays
 BESIDE = {"tokens", "memory"}
-"""Inputs that accompany another input and cannot be the only ones."""
+"""Inputs that cannot be given alone, but only beside others."""
 # the fields of `run.json` that are read, and their types
 DESCRIPTION = {
     **folders.DESCRIPTION,
@@ -49,7 +49,7 @@ DESCRIPTION = {
     "versions?": dict,
     "git?": (dict, NoneType),
     "blas?": [dict],
-    **provenance.SHAPES,
+    **provenance.SCHEMAS,
     "files": dict,
     "seal": str,
 }
@@ -70,7 +70,7 @@ def as_plain(value: Any) -> Any:
 
 
 def input_words(inputs: Mapping[str, Any]) -> list[str]:
-    """Return the settings for a run that starts from the given arrays; none if only tokens or a memory are given."""
+    """Return the settings for a run that starts from these arrays; none if they are only tokens or a memory."""
     if "vectors" in inputs:
         return ["embeddings=inline"]
     return ["embeddings=inline", "projections=none"] if inputs.keys() - BESIDE else []
@@ -95,7 +95,7 @@ def format_array(value: Any) -> str:
 
 
 def settings_to_json(value: Any, arrays: dict[str, Array]) -> Any:
-    """Convert settings to plain values; large arrays are moved to `arrays` and replaced with `{"array": name}`."""
+    """Convert settings to plain values; `{"array": name}` stands for each large array, which is moved to `arrays`."""
     if is_dataclass(value):
         return {field.name: settings_to_json(getattr(value, field.name), arrays) for field in fields(value)}
     if isinstance(value, Mapping):
@@ -189,7 +189,7 @@ def save(run: Run, output_dir: Path) -> Path:
         with machine.write_folder(folder) as draft:
             files = write_data(run, draft)
             render(run, draft)
-            about = trust.sealed(run.about, draft, files)
+            about = trust.add_seal(run.about, draft, files)
             machine.fill(draft, {"run.json": json.dumps(about, indent=1, ensure_ascii=False) + "\n"})
         machine.point(output_dir / "latest", folder)
     return folder
@@ -227,18 +227,18 @@ def load(folder: Path) -> Run:
         UserError: the folder contains no finished run, or one that this version cannot read.
     """
     with refuse(f"{folder}: not a finished run that can be read", *trust.UNREADABLE):
-        about, config, stored = read_settings(folder, sealed=True)
+        about, config, stored = read_settings(folder, must_match_seal=True)
         with provenance.members_without_code(about):
             return Run(restore_comparison(folder, config, stored), read_table(folder, "timings.csv", Timing), about)
 
 
-def read_settings(folder: Path, sealed: bool = False) -> tuple[dict[str, Any], Config, dict[str, Array]]:
-    """Read the description of a run, its settings and its arrays; if `sealed`, refuse files that have changed."""
+def read_settings(folder: Path, must_match_seal: bool = False) -> tuple[dict[str, Any], Config, dict[str, Array]]:
+    """Read the description of a run, its settings and its arrays; with `must_match_seal`, refuse changed files."""
     about = trust.read_json(folder / "run.json", DESCRIPTION)
-    if sealed:
+    if must_match_seal:
         trust.check_seal(about, folder)
-    is_named = sealed or MARK in json.dumps(about["config"])
-    stored = load_arrays(folder) if is_named else {}
+    needs_arrays = must_match_seal or MARK in json.dumps(about["config"])
+    stored = load_arrays(folder) if needs_arrays else {}
     return about, read_config(settings_from_json(about["config"], stored)), stored
 
 

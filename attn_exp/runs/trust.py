@@ -1,10 +1,12 @@
 """Untrusted files: check JSON against a schema, files against their hashes, and stored commands for anything unsafe.
 
-Files that attn-exp did not write are never replaced. It recognises its own pages by their generator, its tables by
-their first line, and its sweeps by their files.
-
 A file from somebody else may contain anything. The contents of a folder determine the settings with which a run is
 repeated, but neither where it writes nor what it reads from the machine.
+
+- The *seal* of a run is a hash of its `run.json`, which holds the hashes of the other files. It is stored in `run.json`
+  too, and shows whether a file was changed. The page of a class has the seal of the table of grades.
+- A *mark* is a text near the beginning of a file that shows that attn-exp wrote the file: the generator of a page, or
+  the first line of a table. A file without its mark is never replaced; nor is a folder that is not a sweep's.
 """
 
 from __future__ import annotations
@@ -23,8 +25,7 @@ from attn_exp import machine
 from attn_exp.errors import UserError, first_line
 from attn_exp.report.escapes import plain
 
-MOST_NUMBER = 2**63
-"""Exclusive upper bound on the magnitude of integers."""
+MOST_NUMBER = 2**63  # exclusive upper bound on the magnitude of integers
 
 # JSON types, as error messages name them
 NAMES = {
@@ -36,11 +37,15 @@ NAMES = {
     list: "a list",
     NoneType: "null",
 }
-Shape = Any
-"""Schema of a value: a type; a tuple of alternative types; `[shape]`, a list of values of that shape; or
-`{key: shape}`, an object with at least these keys, where a key that ends in `?` may be missing."""
+Schema = Any
+"""The schema of a JSON value:
 
-SEAL = "seal"
+- a type, or a tuple of alternative types.
+- `[schema]`: a list of values that all match the schema.
+- `{"name": schema, "title?": schema}`: an object with at least these keys; a key that ends in `?` may be missing.
+"""
+
+SEAL = "seal"  # the key of the seal in `run.json`
 
 OUTPUTS = "outputs"
 PLAIN_INTERPOLATION = re.compile(r"\$\{[\w.\[\]]+\}")
@@ -48,14 +53,13 @@ PLAIN_INTERPOLATION = re.compile(r"\$\{[\w.\[\]]+\}")
 
 HYDRAS_OWN = re.compile(r"[+~]*hydra\b")  # an argument that changes Hydra's own settings
 
-BEGINNING = 4096
-"""Bytes of a page that are searched for the mark, which comes before the style sheet."""
+BEGINNING = 4096  # how many bytes of a file are searched for its mark
 GENERATOR = '<meta name="generator" content="attn-exp {}">'  # the mark of our pages, with the kind of the page
 SEAL_OF_TABLE = re.compile(rb'<meta name="attn-exp-table" content="([0-9a-f]{64})">')
-"""The hash of the table of grades, stored in the page of a class."""
+"""The seal of the table of grades, in the page of a class."""
 
 BEGINS_SWEEP = {"lock", "parts"}
-"""The contents of the folder of a sweep that ended before its manifest was written."""
+"""The files in the folder of a sweep that ended before its manifest was written."""
 
 MISFIT = (
     ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError, AssertionError, SystemError
@@ -69,7 +73,7 @@ class DamagedError(ValueError):
     """A file has unexpected contents; the message describes the problem in one line."""
 
 
-def read_json(path: Path, shape: Shape, most: int = machine.MOST_BYTES) -> dict[str, Any]:
+def read_json(path: Path, schema: Schema, most: int = machine.MOST_BYTES) -> dict[str, Any]:
     """Read a JSON object from a file and check it against a schema.
 
     Raises:
@@ -80,30 +84,30 @@ def read_json(path: Path, shape: Shape, most: int = machine.MOST_BYTES) -> dict[
         value: dict[str, Any] = machine.read_json(path, most)
     except ValueError as error:
         raise DamagedError(f"{path.name}: {first_line(error)}") from error
-    check_shape(value, shape, path.name)
+    check_schema(value, schema, path.name)
     return value
 
 
-def check_shape(value: Any, shape: Shape, where: str) -> None:
+def check_schema(value: Any, schema: Schema, where: str) -> None:
     """Check a value against a schema.
 
     Raises:
         DamagedError: the value does not match; the message says where, and what was expected.
     """
-    if isinstance(shape, Mapping):
-        check_shape(value, dict, where)
-        for name, inner in shape.items():
+    if isinstance(schema, Mapping):
+        check_schema(value, dict, where)
+        for name, inner in schema.items():
             key = name.removesuffix("?")
             if key in value:
-                check_shape(value[key], inner, f"{where}: {key}")
-            elif key == name:
+                check_schema(value[key], inner, f"{where}: {key}")
+            elif key == name:  # without a `?`
                 raise DamagedError(f"{where}: {key} is missing")
-    elif isinstance(shape, list):
-        check_shape(value, list, where)
+    elif isinstance(schema, list):
+        check_schema(value, list, where)
         for item in value:
-            check_shape(item, shape[0], f"an item of {where}")
+            check_schema(item, schema[0], f"an item of {where}")
     else:
-        kinds = shape if isinstance(shape, tuple) else (shape,)
+        kinds = schema if isinstance(schema, tuple) else (schema,)
         if not any(is_of_kind(value, kind) for kind in kinds):
             raise DamagedError(f"{where} is not {' or '.join(NAMES[kind] for kind in kinds)}")
 
@@ -132,7 +136,7 @@ def refuse_damaged(what: str, *kinds: type[Exception]) -> Iterator[None]:
         raise UserError(f"{what} ({first_line(error)})") from error
 
 
-def seal_of_file(path: Path) -> dict[str, Any]:
+def hash_file(path: Path) -> dict[str, Any]:
     """Return the size and hash of a regular file.
 
     Raises:
@@ -143,32 +147,34 @@ def seal_of_file(path: Path) -> dict[str, Any]:
         return {"bytes": size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
 
 
-def seal_of_description(about: Mapping[str, Any]) -> str:
-    rest = {key: value for key, value in about.items() if key != SEAL}
-    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+def hash_description(about: Mapping[str, Any]) -> str:
+    """Return the hash of the contents of a `run.json`, without its seal."""
+    unsealed = {key: value for key, value in about.items() if key != SEAL}
+    return hashlib.sha256(json.dumps(unsealed, sort_keys=True).encode()).hexdigest()
 
 
-def sealed(about: Mapping[str, Any], folder: Path, files: Sequence[str]) -> dict[str, Any]:
-    whole = {**about, "files": {name: seal_of_file(folder / name) for name in files}}
-    return whole | {SEAL: seal_of_description(whole)}
+def add_seal(about: Mapping[str, Any], folder: Path, files: Sequence[str]) -> dict[str, Any]:
+    """Return the contents of a `run.json`, with the hashes of these files in its folder, and with its seal."""
+    unsealed = {**about, "files": {name: hash_file(folder / name) for name in files}}
+    return unsealed | {SEAL: hash_description(unsealed)}
 
 
 def check_seal(about: Mapping[str, Any], folder: Path) -> None:
-    """Check that a description and the files that it lists are unchanged.
+    """Check that the contents of a `run.json`, and the files that it lists, have not changed.
 
     Raises:
         OSError: a file is missing.
-        DamagedError: the description or a file has changed.
+        DamagedError: `run.json` or a file has changed.
     """
-    if about[SEAL] != seal_of_description(about):
+    if about[SEAL] != hash_description(about):
         raise DamagedError("its description has changed since it was written")
     for name, file in about["files"].items():
-        if seal_of_file(folder / name) != file:
+        if hash_file(folder / name) != file:
             raise DamagedError(f"{name} has changed since it was written")
 
 
 def allowed_output_dir(output_dir: str) -> str:
-    """Return the output folder of a stored run if it is inside the working folder, else the default one."""
+    """Return the `output_dir` of a stored run if it is inside the working folder, else the default folder."""
     working_dir = Path.cwd().resolve()
     is_inside = not Path(output_dir).is_absolute() and (working_dir / output_dir).resolve().is_relative_to(working_dir)
     return output_dir if is_inside else OUTPUTS
@@ -190,7 +196,7 @@ def allowed_words(words: Iterable[str], folder: Path) -> list[str]:
 
 
 def check_mark(path: Path, mark: str) -> None:
-    """Refuse to replace a file whose beginning does not contain `mark`; a link may be replaced, but not its target.
+    """Refuse to replace a file without this mark; a link may be replaced, since its target stays.
 
     Raises:
         UserError: the file was not written by attn-exp.
@@ -207,8 +213,10 @@ def check_page(path: Path, kind: str) -> None:
     check_mark(path, GENERATOR.format(kind))
 
 
-def check_grades(folder: Path, head: str) -> None:
+def check_grades(folder: Path, header: str) -> None:
     """Refuse to replace a table or page of grades that attn-exp did not write, or a table that was edited since.
+
+    `header` is the first line of a table of grades.
 
     Raises:
         UserError: the folder contains such a file.
@@ -216,7 +224,7 @@ def check_grades(folder: Path, head: str) -> None:
     """
     page, table = folder / "class.html", folder / "grades.csv"
     check_page(page, "grades")
-    check_mark(table, head)
+    check_mark(table, header)
     if page.is_file() and table.is_file():
         seal = SEAL_OF_TABLE.search(machine.read(page))
         if seal and hashlib.sha256(machine.read(table)).hexdigest() != seal[1].decode():

@@ -25,7 +25,7 @@ from attn_exp.report.sentences import spoken
 from attn_exp.report.versus import Versus, explain_no_maps, explorer, versus_page, versus_text
 from attn_exp.runs import folders, store, trust
 from attn_exp.runs.execution import DEPTH, Result, parse_overrides
-from attn_exp.runs.provenance import origin
+from attn_exp.runs.provenance import describe_origin
 from attn_exp.sweeps.overview import depth_of
 from attn_exp.sweeps.plan import Manifest, flatten, is_sweep
 from attn_exp.sweeps.rows import VARIANT, Rows, combine, read_rows
@@ -36,7 +36,7 @@ PAGES = "comparisons"  # the folder of the pages, next to the folders of runs an
 NOT_COMPARED = ("output_dir", "report", "figures", "sweep", "title")
 """Settings that affect no numbers."""
 FROM_A_MODEL = ("embeddings.", "projections.")
-"""Settings whose arrays come from a model, if one is configured."""
+"""Prefixes of the settings whose arrays come from a model, if one is configured."""
 LONGEST = 60  # maximum length of a setting in the table
 ROUNDING = ("error", "error_ulp", "row_sum_error")
 """Columns of rounding errors, whose changes do not count as differences."""
@@ -92,12 +92,13 @@ def compare_sides(*sides: Result | Path) -> Versus:
     if len(sweeps) == 1:
         raise UserError(f"{sweeps[0]} is a sweep, but the other is a run; compare two runs or two sweeps")
     if sweeps:
-        # the error names the file
+        # the reason, which the message quotes, names the damaged file
         with trust.refuse_damaged(f"{sweeps[0]}, {sweeps[1]}: {UNREADABLE}", *trust.UNREADABLE):
             return compare_sweeps(*map(load_side, sweeps))
     names = [str(side) if isinstance(side, Path) else "a result" for side in sides]
     runs = (
-        Run(side.comparison, side.timings, origin()) if isinstance(side, Result) else store.load(side) for side in sides
+        Run(side.comparison, side.timings, describe_origin()) if isinstance(side, Result) else store.load(side)
+        for side in sides
     )
     return compare_runs(names, *runs)
 
@@ -120,9 +121,9 @@ def write_page(versus: Versus, paths: Sequence[Path]) -> Path:
 
 
 def differing_settings(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Return the settings that differ, under dotted names if nested; arrays come last.
+    """Return the settings that differ, by dotted name; arrays come last.
 
-    If the settings of the model differ, the arrays that come from it are left out.
+    If the settings of the model differ, the arrays that come from the model are left out.
     """
     first_values, second_values = flatten_compared(first), flatten_compared(second)
     pairs = {
@@ -138,7 +139,7 @@ def differing_settings(first: Mapping[str, Any], second: Mapping[str, Any]) -> d
 
 
 def flatten_compared(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Flatten the settings that affect numbers to dotted names; a rule without settings has the value true."""
+    """Flatten the settings that affect numbers to dotted names; a rule without settings gets the value true."""
     pairs = flatten({name: value for name, value in settings.items() if name.split(".")[0] not in NOT_COMPARED})
     return {name: True if value == {} else value for name, value in pairs if value != {} or "." in name}
 
@@ -186,7 +187,7 @@ def compare_runs(names: Sequence[str], one: Run, other: Run) -> Versus:
         *only_in_one,
         *filter(None, [no_maps_reason]),
     )
-    rows = rows_table(first.rows, second.rows, {name: verdict for name, (verdict, _) in results.items()})
+    rows = tabulate_rows(first.rows, second.rows, {name: verdict for name, (verdict, _) in results.items()})
     explorer_data = explorer(comparisons) if is_moved and not no_maps_reason else None
     versus = Versus(names[0], names[1], is_moved, sentences, (rows,), explorer=explorer_data)
     return add_settings(
@@ -205,7 +206,7 @@ def format_verdict(differing: int, is_identical: bool, total: str, names: Sequen
 
 
 def compare_stages(name: str, one: Run, other: Run) -> tuple[str, str]:
-    """Return how closely a variant agrees in two runs, as a verdict and as a sentence that names the first stage."""
+    """Return how closely a variant agrees in two runs: a verdict, and a sentence with the first stage that differs."""
     first, second = (dict(run.comparison.traces[name].stages()) for run in (one, other))
     dtypes = (row.computed_in for run in (one, other) for row in run.comparison.rows if row.variant == name)
     dtype = coarser(*map(np.dtype, dtypes))
@@ -243,8 +244,8 @@ def locate_maximum(run: Run, stage: str, one: Array, other: Array) -> str:
     return f"most at {', '.join(labels)}: {values}"
 
 
-def rows_table(first: Sequence[Row], second: Sequence[Row], verdicts: Mapping[str, str]) -> Table:
-    """Tabulate the columns that differ between two runs, for variants whose stages differ by more than rounding."""
+def tabulate_rows(first: Sequence[Row], second: Sequence[Row], verdicts: Mapping[str, str]) -> Table:
+    """Tabulate the cells that differ between two runs, for variants whose stages differ by more than rounding."""
     other_rows = {row.variant: row for row in second}
     differing = [
         row for row in first if row.variant in other_rows and verdicts.get(row.variant, DIFFERENT) == DIFFERENT
@@ -276,6 +277,7 @@ class Side(NamedTuple):
         return fixed | {axis["key"]: f"swept, {axis['count']:,} values" for axis in self.manifest["axes"]}
 
     def find_rows(self, names: Sequence[str]) -> dict[tuple[str, ...], int]:
+        """Return the index of the first row with each combination of values in these columns."""
         keys = combine([self.rows.texts[name] for name in names])
         return dict(zip(keys.labels, np.unique(keys.codes, return_index=True)[1].tolist(), strict=True))
 
@@ -309,7 +311,7 @@ def compare_sweeps(one: Side, other: Side) -> Versus:
     ]
     if unshared := ", ".join(name for name in (*one.swept, *other.swept) if name not in shared):
         sentences.append(
-            f"Only one sweep varies {unshared}; of the points that differ in nothing else, only the first is compared."
+            f"Only one sweep varies {unshared}; of the rows that differ only in that, the first is compared."
         )
     head = ("metric", "rows", "moved", "largest", "at", "first", "second", "mean difference")
     caption = "How each metric changed; the mean difference is second minus first."

@@ -32,16 +32,16 @@ RATIOS = frozenset(
 )
 """Rounding errors, which vary by orders of magnitude: their effects are differences of log10."""
 NOISE = 1e-9
-"""An interval whose half-width is below this share of the mean is due to rounding."""
+"""Numbers that differ by less than this share of their size differ only by rounding."""
 GROUPS = re.compile(r"(?:^|(?<=, ))(?:embeddings|model|projections|mask|score|position)\.")
 """Prefixes of settings whose names are clear without them."""
 SPOKEN = ("entropy", "largest_weight", "max_diff")
-"""Built-in metrics described in sentences: the first two that a setting changes, and `error` if it is not rounding."""
+"""Built-in metrics that sentences describe: the first two that a setting changes; then `error`, if above rounding."""
 MATTERS = asdict(Matters())  # default thresholds of the metrics that the settings name
 RATIO_MATTERS, SHARE_MATTERS = 0.1, 0.05
-"""Default thresholds: for differences of log10, and for other metrics relative to their mean absolute value."""
+"""Default thresholds: of the difference in log10, and, for other metrics, of the difference over their mean size."""
 DEPENDS = 0.25
-"""An effect is shown at each value of another setting if it varies over these by at least this share of its maximum."""
+"""An effect is shown at each value of another setting if these values change it by this share of its maximum."""
 TURNS = 0.25
 """A metric counts as non-monotonic along a setting if it reverses by more than this share of its range."""
 FLOOR = 1e-12
@@ -60,11 +60,14 @@ SCALES = ("scale", "multiplier", "logit_std")  # settings and metrics that descr
 SPREAD = 0.05
 """Smallest relative change of the standard deviation of the logits that is reported."""
 Shares = Mapping[tuple[str, ...], float]
-"""The share of a metric's variance explained by one setting, or by the interaction of two: `(metric, setting, ...)`."""
+"""The share of a metric's variance that a setting explains, or a pair of them, by `(metric, setting, ...)`."""
 
 
 class Estimate(NamedTuple):
-    """The mean of one number per seed, with its 95 % interval and p-value; NaN where undefined."""
+    """The mean of one number per seed, with its 95 % interval (`low`, `high`) and p-value (`chance`).
+
+    What cannot be estimated is NaN, such as the interval for one seed.
+    """
 
     mean: float
     low: float
@@ -117,11 +120,13 @@ def find_level(tests: Iterable[float]) -> float:
 
 @dataclass(frozen=True)
 class Effect:
-    """The effect of changing a setting from `start` to `end` on a metric, overall or `at` a value of another setting.
+    """The effect of changing a setting from `start` to `end` on a metric.
 
-    `mean` is the mean over seeds of the paired differences, where a pair shares the seed and all other settings; `low`
-    and `high` are its 95 % interval, NaN for one seed or if all seeds agree. `explains` is the share of the metric's
-    variance that the setting explains. `sign` is 0 unless the effect is significant.
+    - `at`: the value of another setting at which it was measured, such as `head=2`; empty if over all rows.
+    - `mean`: the mean over seeds of the paired differences. A pair shares the seed and all other settings.
+    - `low`, `high`: its 95 % interval; NaN for one seed, or if all seeds agree. `chance`: its p-value.
+    - `explains`: the share of the metric's variance that the setting explains.
+    - `sign`: the sign of a significant effect, else 0.
     """
 
     setting: str
@@ -142,10 +147,12 @@ class Effect:
 
 @dataclass(frozen=True)
 class Contrast:
-    """The change of a metric between two values of a setting: `differences[levels of each setting ..., seeds]`.
+    """The change of a metric between two values of a setting.
 
-    `tries` is the number of pairs of values that this one was chosen from; `turn` describes an extremum of the metric,
-    if there is one.
+    - `axis`, `start`, `end`: the axis of the setting in a `Cube`, and the indices of the two values.
+    - `differences`: `[levels of each setting ..., variants, seeds]`, with length 1 along `axis`.
+    - `tries`: the number of pairs of values from which this pair was chosen.
+    - `turn`: describes the extremum of the metric along the setting, if there is one, such as `highest at 4`.
     """
 
     axis: int
@@ -159,7 +166,11 @@ class Contrast:
 
 @dataclass(frozen=True)
 class Dependence:
-    """An effect at each value of another setting, and the p-value of the hypothesis that all of them are equal."""
+    """How an effect depends on another setting, whose axis is `axis`.
+
+    - `chance`: the p-value of the hypothesis that the effect is the same at every value of that setting.
+    - `at`: the effect at each value, by the index of the value.
+    """
 
     axis: int
     chance: float
@@ -177,7 +188,7 @@ def measure_effects(
 ) -> tuple[list[Effect], int]:
     """Return the effects, sorted by explained variance, and the number of tests behind their verdicts.
 
-    `thresholds` holds the smallest difference that matters, by metric; `exact` means that no number depends on the
+    `thresholds` holds the smallest difference that matters, by metric. `exact` is set if no number depends on the
     seed.
     """
     inert = find_inert(cube)
@@ -186,26 +197,29 @@ def measure_effects(
         for contrast in find_contrasts(cube, inert)
         if (overall := estimate_mean(contrast.differences, exact, contrast.tries if contrast.turn else 1))
     ]
-    chances = []
+    chances = []  # the p-values of all tests, corrected for the choice of each contrast
     for contrast, overall, dependences in measured:
         tests = [overall, *dependences, *(dependences[0].at.values() if dependences else ())]
         chances += [test.chance * contrast.tries for test in tests]
     level, effects = find_level(chances), list[Effect]()
     for contrast, overall, dependences in measured:
-        is_few = math.isnan(overall.chance)
-        significant = [each for each in dependences if is_few or each.chance * contrast.tries <= level]
+        has_one_seed = math.isnan(overall.chance)  # nothing can be tested then
+        significant = [each for each in dependences if has_one_seed or each.chance * contrast.tries <= level]
         name, metric, estimates = cube.names[contrast.axis], contrast.metric, {"": overall}
         explains = shares.get((metric, name), math.nan)
         verdict = judge(cube, contrast, overall, level, thresholds)
         notes = [contrast.turn] if contrast.turn else []
-        if significant and significant[0].width >= DEPENDS:
+        if significant and significant[0].width >= DEPENDS:  # show the effect at each value of the other setting
             other, labels = cube.names[significant[0].axis], cube.levels[significant[0].axis]
+            # `shares` holds a pair of settings in one order only
             explains += shares.get((metric, name, other), 0.0) + shares.get((metric, other, name), 0.0)
             estimates = {
                 f"{other}={labels[level_index]}": estimate for level_index, estimate in significant[0].at.items()
             }
-            verdict = FEW if is_few else f"depends on {listed([shorten(cube.names[one.axis]) for one in significant])}"
-        elif dependences and dependences[0].chance <= LEVEL:
+            verdict = (
+                FEW if has_one_seed else f"depends on {listed([shorten(cube.names[one.axis]) for one in significant])}"
+            )
+        elif dependences and dependences[0].chance <= LEVEL:  # only note that it depends, or may depend, on the other
             means = sorted(each.mean for each in dependences[0].at.values())
             other_name = shorten(cube.names[dependences[0].axis])
             range_text = f"between {format_signed(means[0])} and {format_signed(means[-1])}, depending on {other_name}"
@@ -221,6 +235,7 @@ def measure_effects(
 
 
 def judge(cube: Cube, contrast: Contrast, effect: Estimate, level: float, thresholds: Mapping[str, float]) -> str:
+    """Return YES if an effect is significant, NO if its whole interval is too small to matter, else FEW."""
     if math.isnan(effect.chance):
         return FEW
     if effect.chance * contrast.tries <= level:
@@ -280,7 +295,7 @@ def contrast_levels(cube: Cube, axis: int, metric: str, inert: Sequence[str]) ->
         pairs = (
             [(levels[0], levels[extremum]), (levels[extremum], levels[-1])] if reverses else [(levels[0], levels[-1])]
         )
-    # the pairs were chosen by size from (first, k) and (k, last)
+    # these pairs were chosen, by the size of their differences, among all (first, k) and (k, last)
     tries = 2 * len(levels) - 3 if len(pairs) < len(levels) - 1 or turn else 1
     for start, end in pairs:
         differences = pair_differences(values, groups, axis, start, end)
@@ -307,7 +322,7 @@ def pick_levels(labels: Sequence[str], name: str) -> list[int]:
 
 
 def pair_differences(values: Array, groups: Array, axis: int, start: int, end: int) -> Array:
-    """Return the values at `end` minus those at `start`; rounding counts as 0, and an incomparable pair is NaN."""
+    """Return the values at `end` minus those at `start`: 0 if due to rounding, NaN if the rows are not comparable."""
     first, second = (np.take(values, [level], axis=axis) for level in (start, end))
     is_comparable = np.take(groups, [start], axis=axis) == np.take(groups, [end], axis=axis)
     differences = np.where(is_comparable, second - first, np.nan)
@@ -362,8 +377,9 @@ def find_dependences(cube: Cube, contrast: Contrast, exact: bool) -> list[Depend
 def measure_shares(cube: Cube) -> dict[tuple[str, ...], float]:
     """Return the share of each metric's variance that each setting, the seed and each pair explain, largest first.
 
-    Sums of squares of a balanced design: `SS_A = sum (m_a - m)^2` and `SS_AB = sum (m_ab - m_a - m_b + m)^2` over all
-    rows, divided by `sum (y - m)^2`; exact in a full grid. A metric whose rows are not all comparable has no shares.
+    These are the sums of squares of a balanced design, `SS_A = sum (m_a - m)^2` and `SS_AB = sum (m_ab - m_a - m_b +
+    m)^2` over all rows, divided by `sum (y - m)^2`. Here y is the value of a row, and m_a the mean of the rows with its
+    value of A. In a full grid, they are exact. A metric whose rows are not all comparable has no shares.
     """
     names, shares = (*cube.names, "seed"), dict[tuple[str, ...], float]()
     for metric in cube.numbers:
@@ -416,6 +432,7 @@ def find_inert(cube: Cube) -> dict[str, list[str]]:
 
 
 def is_inert(tables: Sequence[Array]) -> bool:
+    """Return whether several values of a setting, the first axis of each table, all give the same numbers."""
     levels_present = int((tables[0] >= 0).reshape(len(tables[0]), -1).any(axis=1).sum())
     return levels_present > 1 and all(
         np.allclose(table, table[:1], rtol=NOISE, atol=FLOOR, equal_nan=True) for table in tables

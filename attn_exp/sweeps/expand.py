@@ -101,7 +101,11 @@ def find_range_problem(swept: RangeSweep) -> str:
 
 
 def make_axis(override: Override, loader: ConfigLoader) -> Axis:
-    """Return the axis of a swept key: with words if it is a group or Hydra must compose it, else with plain values."""
+    """Return the axis of a swept key.
+
+    The axis is composed, and its values are words, if the key is a group or its values need Hydra; otherwise it has
+    plain values.
+    """
     swept = override._value
     if isinstance(swept, ChoiceSweep | RangeSweep):
         swept.shuffle = False  # keep the results in the order of the values
@@ -148,9 +152,10 @@ def compose_space(
     words: Sequence[str],
     compose: Callable[[tuple[str, ...]], DictConfig],
 ) -> Space:
-    """Compose every choice of groups once. If an interpolation reads a plain axis, start again with that axis composed.
+    """Return the space of points, after composing every choice of groups once.
 
-    `words` are the arguments of the command, which may name code.
+    If an interpolation reads a plain axis, start again with that axis composed. `words` are the arguments of the
+    command, which may name code.
     """
     check_size(axes, dimensions)
     bases, choices, interpolated = {}, {}, set[int]()
@@ -183,7 +188,7 @@ def as_composed(axis: Axis) -> Axis:
 
 
 def find_interpolated(config: DictConfig, axes: Sequence[Axis]) -> set[int]:
-    """Return the indices of plain axes that an interpolation may read, erring on the side of too many."""
+    """Return the indices of all plain axes that an interpolation reads, and perhaps of some others."""
     own_keys: list[Any] = [key for key in config if key != "hydra"]
     text = str(OmegaConf.to_container(OmegaConf.masked_copy(config, own_keys), resolve=False))
     names = set(re.findall(r"\w+", " ".join(INTERPOLATION.findall(text))))

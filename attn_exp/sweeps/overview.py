@@ -104,7 +104,7 @@ def shown_metrics(summary: Summary, depth: str = "all") -> list[str]:
 
 
 def has_errors(summary: Summary) -> bool:
-    """Return whether any error exceeds rounding in float64, as it does at a lower `dtype`, and deserves a column."""
+    """Return whether any error exceeds the rounding of float64, as at a lower `dtype`; the errors then get a column."""
     return "error" in summary.most and summary.most["error"] > FLOOR
 
 
@@ -229,11 +229,11 @@ def explorer_data(manifest: Manifest, summary: Summary) -> dict[str, Any] | None
 
 
 def make_head_maps(summary: Summary) -> tuple[list[str], dict[str, Array]]:
-    """Return the layers of a sweep in order, and for its first variant a map `[layer head]` of each head pattern.
+    """Return the layers of a sweep in order, and a map `[layer head]` of each head pattern, for the first variant.
 
-    Points of the same layer are averaged; a map is NaN where nothing was measured.
+    A map holds the mean over the points of a layer, and NaN where nothing was measured.
     """
-    head_columns = {name: layer_of_cell for name in summary.most if (layer_of_cell := head_and_pattern(name))}
+    head_columns = {name: head_and_name for name in summary.most if (head_and_name := head_and_pattern(name))}
     if not head_columns or LAYER not in summary.axes:
         return [], {}
     axis = summary.axes.index(LAYER)

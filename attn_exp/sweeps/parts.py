@@ -1,9 +1,10 @@
 """The folder of a sweep: its lock, and its results while it runs, in one file per chunk (a part).
 
-A part is written atomically and named `<chunk>-<hash>.csv`, with `-failed<count>` after the chunk if points failed. If
-the hash does not match the contents, the part is damaged: it is ignored, and its chunk is computed again. The last
-column of a part, which the results leave out, is the key of the point. By this key, points are reused from parts in
-which other points failed, and from the parts of earlier sweeps, which are kept.
+A part is written atomically and named `<chunk>-<hash>.csv`, or `<chunk>-failed<count>-<hash>.csv` if points failed. If
+the hash does not match the contents, the part is damaged: it is ignored, and its chunk is computed again.
+
+The last column of a part is the key of the point; the table of results does not have it. By this key, points are reused
+from parts in which other points failed, and from parts of earlier sweeps, which stay in the folder.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from attn_exp.runs import trust
 from attn_exp.runs.trust import DamagedError
 from attn_exp.sweeps.plan import Plan
 from attn_exp.sweeps.rows import OK
-from attn_exp.sweeps.task import as_csv, settings_cells
+from attn_exp.sweeps.task import as_csv, format_settings
 
 # the file name of a part: its chunk, the number of failed points if there are any, and a hash
 NAME = re.compile(r"([0-9a-f]{24})(?:-failed(\d{1,9}))?-([0-9a-f]{16})\.csv")
@@ -46,7 +47,7 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Shelf:
-    """The folder with the parts of a sweep, and the columns of a part."""
+    """The folder with the parts of a sweep; `head` holds the columns of a part."""
 
     folder: Path
     head: Sequence[str]
@@ -57,9 +58,9 @@ class Shelf:
         damaged, wanted_chunks = dict[str, str](), set(wanted)
         for path, match in find_parts(self.folder):
             part = Part(path, match[1], int(match[2] or 0))
-            if part.chunk in wanted_chunks and not is_whole(path, match):
+            if part.chunk in wanted_chunks and not is_intact(path, match):
                 damaged[path.name] = part.chunk
-            # a killed driver may leave two
+            # a killed driver may leave two parts of one chunk; the part with fewer failures is better
             elif part.chunk in wanted_chunks and part.failed <= found.get(part.chunk, part).failed:
                 found[part.chunk] = part
         return {name: found[name] for name in wanted if name in found}, [
@@ -94,32 +95,36 @@ class Shelf:
                     raise DamagedError(f"{path.name} has a line without a point number")
                 yield line
 
-    def joined(self, parts: Sequence[Part]) -> Iterator[bytes]:
+    def join_parts(self, parts: Sequence[Part]) -> Iterator[bytes]:
+        """Yield the table of results in pieces: its header, and the lines of each part without their keys."""
         yield as_csv([self.head[:-1]])
         for part in parts:
             yield as_csv([line[:-1] for line in self.cells([part])])
 
-    def find_shared(self, plan: Plan, whole: Mapping[str, Part]) -> dict[int, Lines]:
-        """Look for missing points in other parts; return their lines by the number of the point in the plan.
+    def find_shared(self, plan: Plan, intact: Mapping[str, Part]) -> dict[int, Lines]:
+        """Return the lines of missing points that other parts contain, by the number of the point in the plan.
+
+        `intact` holds the intact parts of the plan's own chunks. Points that failed in them are missing too.
 
         Raises:
             ValueError: a part cannot be read.
         """
-        complete = {name for name, part in whole.items() if not part.failed}
+        complete = {name for name, part in intact.items() if not part.failed}
         other_parts = [(path, match) for path, match in find_parts(self.folder) if match[1] not in complete]
         chunks = [chunk for chunk, name in enumerate(plan.names) if name not in complete] if other_parts else []
         missing = islice((number for chunk in chunks for number in plan.numbers(chunk)), MOST_POINTS)
         number_of_key = {plan.key(number): number for number in missing}
         shared_lines, columns = dict[int, Lines](), self.head[1 + len(plan.space.axes) :]
         for path, match in other_parts if number_of_key else ():
-            head, *lines = machine.csv_lines(path) if is_whole(path, match) else [[]]
+            head, *lines = machine.csv_lines(path) if is_intact(path, match) else [[]]
             lines_of_part: dict[int, Lines] = {}
             for line in lines if set(columns) <= set(head) else []:
                 row = dict(zip(head, line, strict=True))
                 if row["status"] == OK and row["key"] in number_of_key:
                     number = number_of_key[row["key"]]
+                    # the other sweep may number its points otherwise, and vary other settings
                     lines_of_part.setdefault(number, []).append(
-                        [*settings_cells(plan, number), *(row[name] for name in columns)]
+                        [*format_settings(plan, number), *(row[name] for name in columns)]
                     )
             shared_lines |= lines_of_part
         return shared_lines
@@ -158,7 +163,7 @@ def find_parts(folder: Path) -> list[tuple[Path, re.Match[str]]]:
     return [(path, match) for path in paths if (match := NAME.fullmatch(path.name))]
 
 
-def is_whole(path: Path, match: re.Match[str]) -> bool:
+def is_intact(path: Path, match: re.Match[str]) -> bool:
     try:
         return digest_of(match[1], machine.read(path, MOST_BYTES)) == match[3]
     except OSError:
@@ -169,6 +174,7 @@ def digest_of(chunk: str, data: bytes) -> str:
     return hashlib.sha256(f"{chunk}\n".encode() + data).hexdigest()[:16]
 
 
-def merged(pieces: Sequence[bytes]) -> bytes:
+def merge_pieces(pieces: Sequence[bytes]) -> bytes:
+    """Join pieces of a chunk's lines, and sort the lines by point."""
     lines = [line for piece in pieces for line in machine.parse_csv(piece.decode("utf-8"))]
     return as_csv(sorted(lines, key=lambda line: int(line[0])))

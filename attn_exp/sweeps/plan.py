@@ -1,8 +1,8 @@
 """Cut a sweep into chunks, each named by a hash of everything that determines its results, so that they can be reused.
 
 Each point also has a key: the sum, modulo 2^128, of the hashes of the program and of each of its settings. The key does
-not depend on which settings are swept, in which order, or over how many values, so other sweeps recognise the point.
-`manifest.json` describes the plan, including the words that select each point.
+not depend on which settings are swept, in which order, or over how many values. So another sweep with the same point
+can reuse it. `manifest.json` describes the plan, including the arguments that select each point.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ FILES = 500
 POINTS_PER_CHUNK = 32
 """The default number of points per chunk."""
 MOST_PER_CHUNK = 512
-"""The maximum number of points per chunk, if points that differ only in the seed are far apart."""
+"""The maximum number of points per chunk, which matters if points that differ only in the seed are far apart."""
 SEEDS_PER_CHUNK = 64
 """How many seeds of a setting a chunk should contain, since they are computed together."""
 FEWEST_CHUNKS = 16
@@ -54,7 +54,7 @@ KEYS = 2**128  # the number of different keys of points; sums of hashes are take
 FILE = "manifest.json"
 Manifest = Mapping[str, Any]
 """The contents of a manifest."""
-SHAPE = {
+SCHEMA = {
     **folders.DESCRIPTION,
     "words": [str], "seconds?": float, "folders": [str], "title": str, "points": int, "chunk": int,
     "fixed": [str], "axes": [{
@@ -64,7 +64,7 @@ SHAPE = {
     "dimensions": [[int]], "skipped": int, "columns": [str], "metrics": [str], "format": str,
     "report": {"tables": bool, "figures": bool, "pages": bool, "depth?": str}, "kept": [[int]], "parts": [str],
     "version": str, "versions?": dict, "git?": (dict, NoneType), "cpu?": str, "blas?": [dict],
-    "exact?": bool, "sweep": dict, "figures": dict, **provenance.SHAPES,
+    "exact?": bool, "sweep": dict, "figures": dict, **provenance.SCHEMAS,
 }  # fmt: skip
 """The fields of a manifest that are read, and their types."""
 # the types of the values on an axis of each kind; an axis with other values has the kind `text`
@@ -73,7 +73,11 @@ KINDS: dict[str, set[type]] = {"bool": {bool}, "int": {int}, "float": {int, floa
 
 @dataclass(frozen=True)
 class Job:
-    """Points for one worker, all from one chunk, by their numbers in the sweep; `is_retry` is set if a worker died."""
+    """Points for one worker, all from one chunk.
+
+    - `numbers`: the numbers of the points in the plan.
+    - `is_retry`: whether an earlier worker died at this job.
+    """
 
     chunk: int
     numbers: Sequence[int]
@@ -84,8 +88,11 @@ class Job:
 class Plan:
     """The points that `sweep.skip` leaves, and everything that determines their results.
 
-    Its points are numbered from 0; `kept` maps these numbers to the indices of the combinations in `space`. `chunk` is
-    the number of points per chunk, `metrics` names the metrics that are not built in, and `own` lists the plugin files.
+    - `kept`: the index in `space` of each point. In a plan, the points are numbered from 0.
+    - `chunk`: the number of points per chunk.
+    - `version`: the hash of the program, see `task_version`.
+    - `metrics`: the names of the metrics that are not built in.
+    - `own`: the files of plugins.
     """
 
     space: Space
@@ -105,7 +112,7 @@ class Plan:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The name of each chunk: a hash of the whole sweep, the program and the number of the chunk."""
+        """The names of the chunks: hashes of the whole sweep, the program and the number of the chunk."""
         kept = self.kept if isinstance(self.kept, range) else hashlib.sha256(np.asarray(self.kept).tobytes()).digest()
         space = self.space.axes, self.space.dimensions, self.files, self.base_keys
         digest = hashlib.sha256(repr((self.version, self.chunk, kept, space)).encode()).hexdigest()
@@ -128,7 +135,7 @@ class Plan:
 
     @cached_property
     def files(self) -> dict[str, str]:
-        """Arguments that name a data or code file, each mapped to the argument followed by a hash of the file."""
+        """The swept arguments that name a data or code file, each with the text that is hashed for it."""
         hashes = {}
         for axis in self.space.axes:
             for index, value in enumerate(axis.listed):
@@ -151,7 +158,7 @@ def hash_setting(key: str, text: str) -> int:
 
 
 def hash_base(base: Settings, space: Space) -> int:
-    """Return the sum of the hashes of all settings that no axis sets, and of the files and functions they name."""
+    """Return the sum of the hashes of all settings that no axis sets, and of the files and functions in them."""
     swept = tuple(f"{axis.key}." for axis in space.axes if not axis.composed)
     deciding = {name: value for name, value in base.items() if name not in NO_RESULT}
     texts = {key: spelled(value) for key, value in flatten(deciding) if not f"{key}.".startswith(swept)}
@@ -203,8 +210,8 @@ def choose_chunk(space: Space, points: int) -> int:
     return max(1, -(-points // FILES), min(max(usual, POINTS_PER_CHUNK), points // FEWEST_CHUNKS), layers)
 
 
-def identity(space: Space, sweep: Sweep, folders: Sequence[str]) -> str:
-    """Return the default folder name of a sweep: a hash of its command that ignores settings such as the engine."""
+def hash_command(space: Space, sweep: Sweep, folders: Sequence[str]) -> str:
+    """Return the default folder name of a sweep: a hash of its command, without settings that affect no row."""
     axes = [
         (axis.key, axis.values if isinstance(axis.values, range) else list(map(spelled, axis.values)))
         for axis in space.axes
@@ -218,10 +225,10 @@ def is_deciding(word: str) -> bool:
     return key_of(word).split(".")[0] not in NO_RESULT
 
 
-def columns(plan: Plan) -> list[str]:
+def list_columns(plan: Plan) -> list[str]:
     """Return the columns of the results: the point, its swept settings, its status, and the row of each variant.
 
-    In a part, each line also ends with the key of its point, which the results leave out.
+    A part has one more column, the key of the point.
     """
     swept = [axis.column for axis in plan.space.axes]
     return ["point", *swept, "status", "message", "agree", *row_columns().values(), *plan.metrics]
@@ -229,7 +236,7 @@ def columns(plan: Plan) -> list[str]:
 
 @cache
 def row_columns() -> dict[str, str]:
-    """Return the column name of each field of a row; a field named like a setting gets the prefix `variant_`."""
+    """Return the column of each field of a `Row`: its name, or `variant_<name>` if a setting has that name already."""
     settings = {field.name for field in fields(Config)} - {"variant"}
     return {field.name: f"variant_{field.name}" if field.name in settings else field.name for field in fields(Row)}
 
@@ -249,7 +256,7 @@ def describe_sweep(plan: Plan, config: Config, command: Repeat) -> dict[str, Any
         "axes": [describe_axis(axis) for axis in plan.space.axes],
         "dimensions": plan.space.dimensions,
         "skipped": plan.space.size - plan.points,
-        "columns": columns(plan),
+        "columns": list_columns(plan),
         "metrics": plan.metrics,
         "format": config.sweep.format,
         "sweep": as_yaml_value(asdict(config.sweep)),
@@ -275,7 +282,7 @@ def describe_axis(axis: Axis) -> dict[str, Any]:
 
 
 def find_runs(numbers: Sequence[int]) -> list[list[int]]:
-    """Encode ascending numbers as half-open runs `[first, last + 1]`."""
+    """Encode ascending numbers as half-open runs: `[3, 4, 5, 8] -> [[3, 6], [8, 9]]`."""
     if isinstance(numbers, range):
         return [[numbers.start, numbers.stop]]
     indices = np.asarray(numbers, dtype=np.uint64)
@@ -298,7 +305,7 @@ def load_manifest(folder: Path) -> dict[str, Any]:
         UserError: the folder holds no sweep, or its manifest cannot be read.
     """
     with refuse(f"{folder}: its {FILE} cannot be read", OSError, ValueError, LookupError):
-        manifest = trust.read_json(folder / FILE, SHAPE)
+        manifest = trust.read_json(folder / FILE, SCHEMA)
         check_manifest(manifest)
     return manifest
 
@@ -341,7 +348,7 @@ def list_words(axis: Mapping[str, Any]) -> Sequence[Any]:
 
 def point_command(manifest: Manifest, point: int) -> Repeat:
     """Return the command that runs one point alone, including the config folders that it needs."""
-    for first, stop in manifest["kept"]:  # the index of the point among all combinations, including skipped ones
+    for first, stop in manifest["kept"]:  # find the index of the point among all combinations, skipped ones too
         if point < stop - first:
             break
         point -= stop - first

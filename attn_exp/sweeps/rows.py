@@ -25,7 +25,7 @@ METRICS = tuple(name for name, column in COLUMNS.items() if column.summed)
 # settings of a run that a variant may override
 PINNED = ("head", "kv_head", "scale", "bias", "mask", "score", "position", "normalizer", "convention", "mistake")
 RESOLVED = (*(f"variant_{name}" for name in PINNED), "form", "multiplier", "output_projection", "computed_in")
-"""Columns with the settings that a variant really used, which may differ from those of the point."""
+"""Columns with the settings that a variant really used; they may differ from those of the point."""
 
 MOST_POINTS = 50_000
 """Maximum number of points compared in pairs; of a larger sweep, only the first seeds are compared."""
@@ -37,7 +37,7 @@ OF_SHARES = ("largest_weight", "sink", "sparsity")
 OVER_QUERIES = ("entropy", "effective_keys", "largest_weight")
 """Means over the queries that can attend to at least one key."""
 PAST = "past"
-"""The setting for the number of tokens in the KV cache, which have no query."""
+"""The setting for the number of tokens in the KV cache; these tokens have no query."""
 VARIANT = "variant"
 
 
@@ -48,16 +48,17 @@ class Column(NamedTuple):
     codes: Array
 
 
-Failed = tuple[int, str]
-"""A failed point: its number and its error."""
+Failed = tuple[int, str]  # the number of a point and its error
 
 
 @dataclass(frozen=True)
 class Rows:
     """The rows of all points that did not fail, in order, and the points that failed.
 
-    `texts` holds the swept settings and other columns of strings, `numbers` the metrics. `settings` is one column of
-    tuples, the settings that each row actually used, and `resolved` holds their names.
+    - `points`: the number of each row's point.
+    - `texts`: the swept settings and other columns of strings, by name.
+    - `numbers`: the metrics, by name.
+    - `settings`: one column of tuples, the settings that each row really used. `resolved`: the names of these settings.
     """
 
     points: Array
@@ -72,6 +73,7 @@ def read_rows(head: Sequence[str], lines: Iterable[Sequence[str]], axes: Axes, m
     """Read the lines of a sweep's table; `metrics` names the metrics that are not built in."""
     index_of = {name: index for index, name in enumerate(head)}
     names = (*(axis["column"] for axis in axes), "variant", "queries", "agree")
+    # for each column of strings, the code of each label, in order of first appearance, and the codes of the rows
     label_codes = {name: dict[str, int]() for name in names if name in index_of}
     codes = {name: array("q") for name in label_codes}
     numbers = {name: array("d") for name in (*METRICS, *metrics) if name in index_of}
@@ -111,11 +113,13 @@ def read_rows(head: Sequence[str], lines: Iterable[Sequence[str]], axes: Axes, m
 
 
 def endless_text(axis: Mapping[str, Any]) -> str | None:
+    """Return the value of an axis that means no limit, as text; None if its setting has no such value."""
     value = rules.endless(axis["key"])
     return None if value is None else str(value)
 
 
 def combine(columns: Sequence[Column]) -> Column:
+    """Return one column whose values are tuples of the values of these columns."""
     code_of: dict[tuple[Any, ...], int] = {}
     texts = (map(column.labels.__getitem__, column.codes.tolist()) for column in columns)
     codes = [code_of.setdefault(labels, len(code_of)) for labels in zip(*texts, strict=True)]
@@ -124,12 +128,13 @@ def combine(columns: Sequence[Column]) -> Column:
 
 @dataclass(frozen=True)
 class Cube:
-    """Metrics as arrays `[levels of each setting ..., variants, seeds]`, NaN where a value is missing.
+    """The rows of a sweep as arrays `[levels of each setting ..., variants, seeds]`.
 
-    `names` and `levels` are the settings that vary and their values, the variants last; zipped settings count as one.
-    `resolved` is an index into `settings`, the settings that each row really used, and `queries` identifies the set of
-    queries that a row's means are taken over; both are -1 where a point has no result. `left_out` is the number of
-    seeds beyond the limit.
+    - `names`, `levels`: the settings that vary and their values, the variants last. Zipped settings count as one.
+    - `numbers`: the metrics, by name; NaN where a value is missing.
+    - `resolved`: the index in `settings` of the settings that a row really used; -1 where a point has no result.
+    - `queries`: identifies the set of queries over which a row's means are taken; -1 where a point has no result.
+    - `left_out`: the number of seeds that are beyond the limit `MOST_POINTS`.
     """
 
     names: tuple[str, ...]
@@ -146,7 +151,11 @@ class Cube:
         return self.levels[-1]
 
     def find_groups(self, metric: str) -> Array:
-        """Label the rows: those with the same label have comparable values (the same queries and sum of weights)."""
+        """Label the rows: a metric is comparable between two rows if they have the same label.
+
+        They then have the same queries, or the metric is no mean over queries; and if it describes weights, these sum
+        to 1 in both rows or in neither.
+        """
         over_queries = metric in OVER_QUERIES or metric not in METRICS or (PAST in self.names and metric == "max_diff")
         groups = self.queries if over_queries else np.zeros_like(self.queries)
         return 2 * groups + self.sums_to_one if metric in OF_SHARES else groups

@@ -25,7 +25,7 @@ ALLOWED = frozenset(
     LtE Gt GtE In NotIn
     """.split()
 )
-"""The syntax allowed in an expression, besides names and constants: no calls, no attributes of objects, no loops."""
+"""The syntax allowed in an expression, apart from names and constants: no calls, attributes of objects or loops."""
 DOTTED = re.compile(r"\w+(\.\w+)*")  # the name of a setting, such as `embeddings.tokens`
 WORDS = {"true": True, "false": False, "null": None}  # words in an expression that have a value
 
@@ -38,8 +38,10 @@ Indices = Shape
 class Axis:
     """One swept key and its values.
 
-    The values of a `composed` axis are arguments that Hydra composes: choices of groups, and values that interpolations
-    read. The values of any other axis are inserted into the composed settings unchanged.
+    - `composed`: whether Hydra composes the settings once for each value, as for a group, and for a setting that
+      interpolations read. The values are then words of the command line. Otherwise, they are inserted into the composed
+      settings unchanged.
+    - `sign`: the `+` or `++` before the key in the command.
     """
 
     key: str
@@ -49,7 +51,7 @@ class Axis:
 
     @property
     def column(self) -> str:
-        """The column of the axis in tables: its key; for `variant` it is `variants`, since `variant` is taken."""
+        """The column of the axis in tables: its key, but `variants` for `variant`, a column that every row has."""
         return "variants" if self.key == "variant" else self.key
 
     @property
@@ -69,9 +71,10 @@ class Axis:
 class Space:
     """All combinations of the axes' values, in the order of the command line; the last axis varies fastest.
 
-    `dimensions` groups the indices of zipped axes (`sweep.zip`); each other axis is a group of its own. For each
-    combination of values of the composed axes, `bases` holds the composed settings and `choices` the choices of groups.
-    `fixed` are the arguments that do not vary.
+    - `dimensions`: groups of axes, by index. Zipped axes (`sweep.zip`) are one group, each other axis is its own.
+    - `bases`, `choices`: the composed settings, and the choices of groups, for each combination of values of the
+      composed axes; see `base_key`.
+    - `fixed`: the arguments that do not vary.
     """
 
     axes: tuple[Axis, ...]
@@ -86,9 +89,9 @@ class Space:
 
     @cached_property
     def seeds(self) -> tuple[int, int] | None:
-        """The index of the seed axis, and its stride: by how much the numbers of points with consecutive seeds differ.
+        """The index of the seed axis, and its stride: points with consecutive seeds are that far apart in the space.
 
-        None if the seeds are not plain values, or are zipped with another setting.
+        None if the sweep has no seed axis, or the seeds are zipped with another setting or are no plain values.
         """
         stride = self.size
         for length, dimension in zip(self.lengths, self.dimensions, strict=True):
@@ -108,6 +111,7 @@ class Space:
         return {key: read_config(base) for key, base in self.bases.items()}
 
     def indices(self, index: int) -> Indices:
+        """Return, for the point at `index`, the index of its value on each axis."""
         indices = [0] * len(self.axes)
         for length, dimension in zip(reversed(self.lengths), reversed(self.dimensions), strict=True):
             index, value_index = divmod(index, length)
@@ -119,6 +123,7 @@ class Space:
         return tuple(axis.values[value_index] for axis, value_index in zip(self.axes, self.indices(index), strict=True))
 
     def base_key(self, indices: Sequence[int]) -> Indices:
+        """Return the key of a point in `bases`: the indices of its values on the composed axes."""
         return tuple(value_index for axis, value_index in zip(self.axes, indices, strict=True) if axis.composed)
 
     def settings(self, index: int) -> Settings:
@@ -173,7 +178,7 @@ class Condition:
 
 
 def number(value: Any) -> int | float:
-    """Return the value if it is a number: multiplying a string or a list could exhaust the memory.
+    """Return the value if it is a number; multiplying a string or a list could exhaust the memory.
 
     Raises:
         TypeError: the value is not a number.

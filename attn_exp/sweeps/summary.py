@@ -1,8 +1,8 @@
 """The findings of a sweep: the mean of every combination, and the effects as sentences, tables and plots.
 
-`summarize` turns the lines of the table into a `Summary`; its `answers` hold the effects, which the second half of the
-module writes as text, such as "head=2 instead of 1 raises the entropy by 0.4 ± 0.1." Numbers have as many digits as
-their intervals justify.
+`summarize` turns the lines of the table into a `Summary`, whose `answers` hold the effects. The second half of the
+module writes effects as text, such as "head=2 instead of 1 raises the entropy by 0.4 ± 0.1." Numbers have as many
+digits as their intervals justify.
 """
 
 from __future__ import annotations
@@ -52,22 +52,24 @@ MOST_NAMED = 6
 """Maximum number of values that a sentence lists."""
 CLEAR_VERBS = ("raises", "lowers")  # verbs for a significant effect; any other effect gets a more careful verb
 MOST_DRAWN = 24
-"""Maximum number of effects in a plot panel; those that explain the most variance are kept."""
+"""Maximum number of effects in a plot panel, which shows those that explain the most variance."""
 
 
 def head_and_pattern(name: str) -> tuple[int, str] | None:
+    """Split the name of a head's metric: `head_3_previous -> (3, "previous")`; None for any other metric."""
     match = HEAD_COLUMN.fullmatch(name)
     return (int(match[1]), match[2]) if match else None
 
 
 @dataclass(frozen=True)
 class Summary:
-    """The data for a sweep's report.
+    """The data for a sweep's report. A cell is a variant with one value of each setting except the seed.
 
-    A cell is a combination of a value on each axis except the seed, and a variant: `cells` holds the statistics of each
-    metric in it, and `first` its first point. `least` and `most` hold the extremes of each metric, and `failures` the
-    points with each error message. `tally` says how many published results agree, such as "6 of 6"; `disagreements`
-    holds the tally of each point where one does not.
+    - `cells`: the statistics of each metric in a cell. `first`: the number of its first point.
+    - `least`, `most`: the extremes of each metric over all cells.
+    - `failures`: the points with each error message.
+    - `tally`: how many published results agree, such as "6 of 6".
+    - `disagreements`: the tally of each point at which a published result does not agree.
     """
 
     axes: tuple[str, ...]
@@ -101,12 +103,12 @@ def summarize(
     """Summarise the lines of a sweep's table; `metrics` names the metrics that are not built in.
 
     `dimensions` groups the indices of zipped axes; if it is None, no axes are zipped. `matters` holds the smallest
-    difference that matters, by metric; `exact` means that no number depends on the seed.
+    difference that matters, by metric. `exact` is set if no number depends on the seed.
     """
     rows = read_rows(head, lines, axes, metrics)
     groups = dimensions if dimensions is not None else [[index] for index in range(len(axes))]
     cube = make_cube(rows, axes, groups, [name for name in metrics if not head_and_pattern(name)])
-    shown_columns = shown_axes(rows, axes)
+    shown_columns = choose_axes(rows, axes)
     variants = rows.texts["variant"]
     cells = combine([*shown_columns.values(), variants])
     moments_of = {name: measure_cells(cells, numbers) for name, numbers in rows.numbers.items()}
@@ -138,8 +140,8 @@ def summarize(
     )
 
 
-def shown_axes(rows: Rows, axes: Axes) -> dict[str, Column]:
-    """Return the column of each axis except the seed, dropping the longest until at most `MOST_CELLS` cells remain."""
+def choose_axes(rows: Rows, axes: Axes) -> dict[str, Column]:
+    """Return the column of each axis except the seed; the longest axes are dropped if there are too many cells."""
     shown = sorted((axis for axis in axes if axis["key"] != "seed"), key=lambda axis: int(axis["count"]))
     while math.prod(int(axis["count"]) for axis in shown) > MOST_CELLS:
         shown.pop()
@@ -166,7 +168,7 @@ def measure_cells(cells: Column, numbers: Array) -> list[Numbers]:
 
 
 def count_agreement(rows: Rows) -> Array:
-    """Return how many published results agree at each row's point, and out of how many: `[rows, 2]`."""
+    """Return the tally of each row's point: how many published results agree, and how many there are, `[rows, 2]`."""
     column = rows.texts.get("agree", Column(("",), np.zeros_like(rows.points)))
     tallies = [[int(number) for number in text.split(" of ")] if text else [0, 0] for text in column.labels]
     return np.array(tallies, dtype=np.int64).reshape(-1, 2)[column.codes]
@@ -196,10 +198,13 @@ def format_mean(moments: Numbers | None) -> str:
 
 @dataclass(frozen=True)
 class Answers:
-    """The effect of each setting: `effects` are rows of one table, sorted by explained variance.
+    """The effect of each setting on each metric, as data; `sentences` are the same in words.
 
-    `tests` is the number of comparisons behind the verdicts, `notes` qualify them and say what could not be compared,
-    `shares` are shares of the variance, and `warnings` report wrong outputs.
+    - `effects`: the rows of one table, sorted by explained variance.
+    - `tests`: the number of comparisons behind the verdicts.
+    - `notes`: sentences that qualify the verdicts, or say what could not be compared.
+    - `shares`: the shares of each metric's variance.
+    - `warnings`: sentences about wrong outputs.
     """
 
     effects: Sequence[Effect] = ()
@@ -234,7 +239,10 @@ def analyse_effects(cube: Cube | None, thresholds: Mapping[str, float], exact: b
 
 
 def count_rows(cube: Cube, rows: Array) -> str:
-    """Count the rows marked in `rows`; if they are exactly the rows of some values of a setting, name these values."""
+    """Say how many rows are marked, such as `4 of 12 rows (head=2)`.
+
+    The values of a setting are named if all of their rows are marked, and no others.
+    """
     has_result = cube.resolved >= 0
     text = f"{int(rows.sum()):,} of {int(has_result.sum()):,} rows"
     for axis, (name, labels) in enumerate(zip(cube.names, cube.levels, strict=True)):
@@ -288,9 +296,9 @@ def format_effects(rows: Sequence[Effect], tests: int) -> str:
 
 
 def describe_effect(effect: Effect, tests: int) -> tuple[str, str]:
-    """Return the verb for an effect, and by how much and at which value of another setting: `raises`, ` by 2 at b=1`.
+    """Return the verb for an effect, and how the sentence goes on: `raises` and ` by 2 at b=1`.
 
-    If the interval of this comparison excludes 0, but Holm's test of all comparisons finds no effect, report both.
+    If the interval excludes 0, but Holm's test of all comparisons finds no effect, the text says so.
     """
     at = f" at {format_value(*effect.at.split('=', 1))}" if effect.at else ""
     if effect.mean == 0:

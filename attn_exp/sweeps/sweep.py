@@ -31,20 +31,20 @@ from attn_exp.processes import format_duration
 from attn_exp.report.sweep_plots import refuse_plots
 from attn_exp.runs import provenance, trust
 from attn_exp.runs.folders import COMPLETE, rebuild_index
-from attn_exp.runs.provenance import origin
+from attn_exp.runs.provenance import describe_origin
 from attn_exp.runs.store import check_writable
 from attn_exp.sweeps import overview, swept
 from attn_exp.sweeps.engines import engine
 from attn_exp.sweeps.engines.engine import Died, Workers
 from attn_exp.sweeps.expand import expand
-from attn_exp.sweeps.parts import MOST_POINTS, Lines, Part, Shelf, create_folder, locked, merged
+from attn_exp.sweeps.parts import MOST_POINTS, Lines, Part, Shelf, create_folder, locked, merge_pieces
 from attn_exp.sweeps.plan import (
     Job,
     Manifest,
     Plan,
     describe_axis,
     describe_sweep,
-    identity,
+    hash_command,
     is_deciding,
     load_manifest,
     make_plan,
@@ -54,7 +54,7 @@ from attn_exp.sweeps.plan import (
 from attn_exp.sweeps.space import Space
 from attn_exp.sweeps.summary import LAYER
 from attn_exp.sweeps.swept import Swept
-from attn_exp.sweeps.task import CRASHED, Done, as_csv, compute, dtype_of, failed_line
+from attn_exp.sweeps.task import CRASHED, Done, as_csv, compute, dtype_of, format_failure
 
 MOST_TRIED = 1024
 """Maximum number of points tried before a sweep is refused."""
@@ -74,7 +74,7 @@ def check_sweep(plan: Plan, folder: Path, config: Config) -> None:
     Raises:
         UserError: the sweep cannot run; the message says why.
     """
-    engine.chosen(config.sweep)
+    engine.choose(config.sweep)
     swept.check_plots(config.figures)
     refuse_plots(config.sweep.plot, [describe_axis(axis) for axis in plan.space.axes])
     if config.sweep.format == "parquet":
@@ -86,7 +86,7 @@ def check_sweep(plan: Plan, folder: Path, config: Config) -> None:
     check_points(plan)
 
 
-def added_metrics(space: Space) -> tuple[str, ...]:
+def list_added_metrics(space: Space) -> tuple[str, ...]:
     """Return the metrics that the sweep adds to the built-in ones, including those of heads.
 
     Raises:
@@ -102,10 +102,10 @@ def added_metrics(space: Space) -> tuple[str, ...]:
         find_type(value if isinstance(value, str) else spelled(value))
     if len(metric_sets) > 1 or any(axis.key in ("check", "metrics") for axis in space.axes):
         raise UserError("metrics and check apply to the whole sweep and take one value")
-    return (*(name for name in metric_sets.pop() if name not in row_columns().values()), *head_columns(space))
+    return (*(name for name in metric_sets.pop() if name not in row_columns().values()), *list_head_columns(space))
 
 
-def head_columns(space: Space) -> tuple[str, ...]:
+def list_head_columns(space: Space) -> tuple[str, ...]:
     """Return a column for each pattern of each head if the sweep varies the layer of a model, else no column.
 
     Raises:
@@ -120,16 +120,16 @@ def head_columns(space: Space) -> tuple[str, ...]:
 
 
 def check_points(plan: Plan) -> None:
-    """Refuse a sweep if no point can be computed, judging by points spread over the sweep.
+    """Refuse a sweep if no point can be computed; of a large sweep, try only some points, spread over all.
 
     Raises:
-        UserError: none of these points can be computed; the message is that of the first.
+        UserError: none of these points can be computed; the message is that of the first one.
     """
     messages = []
     for number in range(0, plan.points, -(-plan.points // MOST_TRIED)):
         try:
             point = read_config(plan.space.settings(plan.kept[number]))
-            prepare(point, bind=provenance.binder(point))
+            prepare(point, bind=provenance.find_binder(point))
         except UserError as error:
             messages.append(str(error))
         except Exception:  # a worker will report this in the point's line
@@ -142,7 +142,10 @@ def check_points(plan: Plan) -> None:
 
 
 def has_fixed_inputs(space: Space) -> bool:
-    """Return whether no input of a sweep depends on its single seed: all are given or read from a checkpoint."""
+    """Return whether no input depends on the seed, since all arrays are given or read from a checkpoint.
+
+    False if the sweep varies how arrays are drawn, for example their seed.
+    """
     configs = [config for config in space.configs.values() if config.model.family is None]
     drawing = ("seed", "embeddings", "projections", "draws", "generator")
     if len(configs) > MOST_BUILT or any(axis.key.split(".")[0] in drawing and not axis.composed for axis in space.axes):
@@ -153,13 +156,14 @@ def has_fixed_inputs(space: Space) -> bool:
 
 
 def is_given(config: Config) -> bool:
+    """Return whether two seeds give the same input."""
     problems = (build(replace(config, seed=seed)) for seed in (0, 1))
     arrays = ((each.x, each.q, each.k, each.v, each.weights, *each.projections.values()) for each in problems)
     return all(np.array_equal(one, other) for one, other in zip(*arrays, strict=True))
 
 
 def preview(plan: Plan, folder: Path, config: Config, intact: Mapping[str, Part]) -> str:
-    """Describe the axes, the number of points and chunks, what is done, and the estimated time for the rest.
+    """Describe a sweep before it runs: its axes, points and chunks, how many are done, and the time for the others.
 
     `intact` holds the intact parts that already exist, by chunk name.
     """
@@ -171,7 +175,7 @@ def preview(plan: Plan, folder: Path, config: Config, intact: Mapping[str, Part]
     if plan.space.size > plan.points:
         lines.append(f"{plan.space.size - plan.points:,} combinations skipped: {config.sweep.skip}")
     if plan.points > done:
-        seconds = time_points(plan) / engine.workers(engine.chosen(config.sweep), config.sweep)
+        seconds = time_points(plan) / engine.count_workers(engine.choose(config.sweep), config.sweep)
         lines.append(f"about {format_duration(seconds * (plan.points - done))} for the rest")
     return "\n".join([*lines, str(folder)])
 
@@ -187,7 +191,7 @@ def time_points(plan: Plan) -> float:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a sweep: the text for the terminal, the exit code, the folder, and whether it holds results."""
+    """The outcome of a sweep: the text for the terminal, the exit code, the folder, and whether results are there."""
 
     text: str
     code: int
@@ -202,8 +206,8 @@ def sweep(words: Sequence[str], folders: Sequence[str]) -> Outcome:
         UserError: an argument is invalid, which is reported before anything starts, or the folder is not writable.
     """
     space, first = expand([quote_skip(word) for word in words], folders)
-    plan = make_plan(space, first.sweep, added_metrics(space))
-    folder = Path(first.output_dir) / "sweeps" / (first.sweep.name or identity(space, first.sweep, folders))
+    plan = make_plan(space, first.sweep, list_added_metrics(space))
+    folder = Path(first.output_dir) / "sweeps" / (first.sweep.name or hash_command(space, first.sweep, folders))
     check_sweep(plan, folder, first)
     command = Repeat(tuple(words), tuple(folders), many=True, own=registry.files())
     manifest = describe_sweep(plan, first, command) | {"exact": has_fixed_inputs(space)}
@@ -228,7 +232,7 @@ def compute_sweep(words: Sequence[str], folders: Sequence[str]) -> Swept:
 
 
 def run(plan: Plan, folder: Path, config: Config, manifest: dict[str, Any]) -> Outcome:
-    """Compute the missing points, and write the table and report of all results, even if the sweep is interrupted.
+    """Compute the missing points, then write the table and report of all results, even if the sweep is interrupted.
 
     If no point is missing, the recorded duration of the sweep stays the same.
 
@@ -251,7 +255,7 @@ def run(plan: Plan, folder: Path, config: Config, manifest: dict[str, Any]) -> O
     driver = Driver(plan, shelf, PointProgress(points=plan.points), intact, shared)
     jobs = list(driver.jobs())
     workers = engine.start(plan, config.sweep, len(jobs)) if jobs else None
-    manifest |= origin()
+    manifest |= describe_origin()
     write_manifest(folder, manifest)
     spent = float(earlier.get("seconds", 0.0)) if is_same else 0.0
     status, code, started = swept.PARTIAL, None, time.monotonic()
@@ -272,7 +276,11 @@ def run(plan: Plan, folder: Path, config: Config, manifest: dict[str, Any]) -> O
 
 
 def is_another(earlier: Manifest, manifest: Manifest, plan: Plan) -> bool:
-    """Return whether two sweeps that share no point have different commands, ignoring settings that affect no row."""
+    """Return whether the folder of a sweep holds another one, given that they share no point.
+
+    Their commands then differ in a setting that affects rows. If the program has changed, or if there were too many
+    points to look for shared ones, having none in common tells nothing, and the result is False.
+    """
     words, other_words = (
         [word for word in sorted(sweep["words"]) if is_deciding(word)] for sweep in (earlier, manifest)
     )
@@ -296,7 +304,12 @@ class Chunk:
 
 @dataclass
 class Driver:
-    """The driver of a sweep: its plan, the folder of its parts, and the parts and counts so far."""
+    """The driver of a sweep.
+
+    - `shelf`, `parts`: the folder of the parts, and the complete parts so far, by chunk name.
+    - `shared`: the lines of points that other sweeps in the folder computed, by point number.
+    - `open_chunks`: the chunks in progress, by index.
+    """
 
     plan: Plan
     shelf: Shelf
@@ -311,7 +324,7 @@ class Driver:
         return SOME_FAILED if is_failed or (config.strict and disagreeing) else DONE
 
     def jobs(self) -> Iterator[Job]:
-        """Yield the remaining jobs; count the existing points, and write the chunks that they complete."""
+        """Yield the remaining jobs. Count the points that exist already, and write the chunks that these complete."""
         for chunk, name in enumerate(self.plan.names):
             part, numbers = self.parts.get(name), self.plan.numbers(chunk)
             if part is not None and not part.failed:
@@ -341,7 +354,7 @@ class Driver:
                 for ended in workers.finished(0.25):
                     under_way -= 1
                     if isinstance(ended, Died):
-                        todo.extendleft(self.after_death(ended))
+                        todo.extendleft(self.replace_job(ended))
                     else:
                         self.take(ended)
                         if ended.failed and self.plan.fail_fast:
@@ -352,6 +365,7 @@ class Driver:
         return not self.open_chunks
 
     def take(self, done: Done) -> None:
+        """Add the lines of a job to its chunk, and write the chunk if it is complete."""
         chunk = self.open_chunks[done.job.chunk]
         chunk.pieces.append(done.lines)
         chunk.missing -= done.computed
@@ -360,21 +374,22 @@ class Driver:
         if chunk.missing == 0 or (self.plan.fail_fast and done.failed):
             self.write(done.job.chunk)
 
-    def write(self, number: int) -> None:
-        chunk, name = self.open_chunks[number], self.plan.names[number]
-        lines = chunk.pieces[0] if len(chunk.pieces) == 1 else merged(chunk.pieces)
+    def write(self, index: int) -> None:
+        """Write a chunk as a part; it stays open while points are missing, as after `fail_fast`."""
+        chunk, name = self.open_chunks[index], self.plan.names[index]
+        lines = chunk.pieces[0] if len(chunk.pieces) == 1 else merge_pieces(chunk.pieces)
         self.parts[name] = self.shelf.write(name, lines, chunk.failed)
         if chunk.missing == 0:
-            del self.open_chunks[number]
+            del self.open_chunks[index]
 
-    def after_death(self, died: Died) -> list[Job]:
-        """Return the jobs that replace one whose worker died: one retry for each of its points.
+    def replace_job(self, died: Died) -> list[Job]:
+        """Return the jobs that replace a job whose worker died: one retry for each of its points.
 
-        A point whose worker dies again is recorded as crashed.
+        If the worker of such a retry dies too, its point is recorded as crashed, and nothing replaces it.
         """
         job = died.job
         if not job.is_retry:
             return [Job(job.chunk, [number], is_retry=True) for number in job.numbers]
-        line = failed_line(self.plan, job.numbers[0], CRASHED, f"{died.reason}, twice")
+        line = format_failure(self.plan, job.numbers[0], CRASHED, f"{died.reason}, twice")
         self.take(Done(job, as_csv([line]), 1, 1))
         return []

@@ -46,7 +46,7 @@ READ: dict[str, Callable[[str], Any]] = {
 
 
 def write_results(folder: Path, manifest: Manifest, parts: Mapping[str, Part]) -> tuple[str, int]:
-    """Write the table, the report and the manifest from the existing parts, marked as partial if some are missing.
+    """Write the table, the report and the manifest from the existing parts; if some are missing, mark it as partial.
 
     Returns:
         The text for the terminal, and the number of points that disagree with a published result.
@@ -60,7 +60,7 @@ def write_results(folder: Path, manifest: Manifest, parts: Mapping[str, Part]) -
     swept, table = Swept(folder, manifest, existing), folder / f"results.{manifest['format']}"
     is_parquet = manifest["format"] == "parquet"
     machine.write(
-        table, encode_parquet(swept) if is_parquet else swept.shelf.joined(list(existing.values())), sync=True
+        table, encode_parquet(swept) if is_parquet else swept.shelf.join_parts(list(existing.values())), sync=True
     )
     summary = swept.summary
     text = f"{overview.format_terminal(manifest, summary)}\n\n{write_report(folder, manifest, summary)}"
@@ -79,11 +79,12 @@ def write_report(folder: Path, manifest: Manifest, summary: Summary) -> Path:
         plotted = overview.make_plot_data(manifest, summary, depth)
         for name, drawn in plots.draw(plotted).items():
             for ending in formats:
-                plot_files[f"{name}.{ending}"] = plots.encoded(drawn, ending, plotted)
-                machine.write(folder / "plots" / f"{name}.{ending}", plot_files[f"{name}.{ending}"])
+                file = f"{name}.{ending}"
+                plot_files[file] = plots.encoded(drawn, ending, plotted)
+                machine.write(folder / "plots" / file, plot_files[file])
     if not (wanted["tables"] or wanted["pages"]):
         return folder / f"results.{manifest['format']}"
-    from attn_exp.report.documents import sweep_markdown, sweep_page  # noqa: PLC0415 - templates only where a report is written
+    from attn_exp.report.documents import sweep_markdown, sweep_page  # noqa: PLC0415 - only reports need templates
 
     machine.write(
         folder / "report.md", sweep_markdown(overview.page_contents(manifest, summary, depth), list(plot_files))
@@ -98,7 +99,7 @@ def write_report(folder: Path, manifest: Manifest, summary: Summary) -> Path:
 
 def write_answers(folder: Path, manifest: Manifest, summary: Summary) -> None:
     for name, (head, lines) in list_records(summary.answers).items():
-        cells = [["" if cell != cell else records.format_label(str(cell)) for cell in line] for line in lines]  # noqa: PLR0124 - NaN is no number
+        cells = [["" if cell != cell else records.format_label(str(cell)) for cell in line] for line in lines]  # noqa: PLR0124 - tests for NaN
         machine.write(folder / f"{name}.csv", records.as_csv([head, *cells]))
     for table in overview.paper_tables(manifest, summary).values():
         for ending, format_as in papers.FORMS.items():
@@ -193,10 +194,11 @@ def column_types(manifest: Manifest) -> dict[str, Any]:
 def encode_parquet(swept: Swept) -> bytes:
     """Convert the table of a sweep to Parquet, one part at a time."""
     pyarrow, stream = import_arrow(), BytesIO()
-    schema = pyarrow.Schema.from_pandas(replace(swept, known={}).table, preserve_index=False)
+    # a table without rows has the columns and types of all others
+    schema = pyarrow.Schema.from_pandas(replace(swept, known_parts={}).table, preserve_index=False)
     with pyarrow.parquet.ParquetWriter(stream, schema) as writer:
         for name, part in swept.parts.items():
-            table = replace(swept, known={name: part}).table
+            table = replace(swept, known_parts={name: part}).table
             writer.write_table(pyarrow.Table.from_pandas(table, schema, preserve_index=False))
     return stream.getvalue()
 
@@ -205,13 +207,14 @@ def encode_parquet(swept: Swept) -> bytes:
 class Swept:
     """The results of a sweep; a notebook displays its answers and the mean of every combination.
 
-    `folder` is where the sweep is stored, `about` the contents of its manifest.
+    - `folder`: where the sweep is stored.
+    - `about`: the contents of its manifest.
+    - `known_parts`: the intact parts to read, if they have been found already; None to look for them in the folder.
     """
 
     folder: Path
     about: Manifest
-    known: Mapping[str, Part] | None = None
-    """The intact parts, if they are already known."""
+    known_parts: Mapping[str, Part] | None = None
 
     @property
     def shelf(self) -> Shelf:
@@ -219,9 +222,10 @@ class Swept:
 
     @cached_property
     def parts(self) -> Mapping[str, Part]:
-        return self.shelf.find(self.about["parts"])[0] if self.known is None else self.known
+        return self.shelf.find(self.about["parts"])[0] if self.known_parts is None else self.known_parts
 
     def read_lines(self) -> tuple[Sequence[str], Iterator[list[str]]]:
+        """Return the columns of the parts, and all their lines."""
         return self.shelf.head, map(records.parse_texts, self.shelf.cells(list(self.parts.values())))
 
     @cached_property
@@ -262,12 +266,12 @@ class Swept:
     @property
     def effects(self) -> pd.DataFrame:
         """The paired effect of each setting on each metric, with all digits."""
-        return frame_of(*list_records(self.summary.answers)["effects"])
+        return make_frame(*list_records(self.summary.answers)["effects"])
 
     @property
     def shares(self) -> pd.DataFrame:
         """The share of each metric's variance that each setting, and each pair of settings, explains."""
-        return frame_of(*list_records(self.summary.answers)["shares"])
+        return make_frame(*list_records(self.summary.answers)["shares"])
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -301,7 +305,7 @@ class Swept:
         return html("sweep", self.sentences, shown.head, shown.lines, overview.format_closing(self.about, self.summary))
 
 
-def frame_of(head: Sequence[str], lines: Iterable[Sequence[Any]]) -> pd.DataFrame:
+def make_frame(head: Sequence[str], lines: Iterable[Sequence[Any]]) -> pd.DataFrame:
     import pandas as pd  # noqa: PLC0415 - as above
 
     return pd.DataFrame(lines, columns=list(head))
@@ -343,7 +347,7 @@ def plot(words: Sequence[str]) -> str:
 
 
 def find_axis(plotted: Plotted, key: str, name: str) -> int:
-    """Return the index of a setting among the axes of the plots; the variant comes last.
+    """Return the index of a setting among the axes of the plots, where the variant is the last axis.
 
     Raises:
         UserError: the sweep has no such setting.

@@ -7,7 +7,7 @@ import os
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import chdir, nullcontext
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from threadpoolctl import threadpool_limits
@@ -19,7 +19,7 @@ from attn_exp.errors import UserError, first_line
 from attn_exp.experiment.checks import measures
 from attn_exp.experiment.compare import Rows, tabulate, tabulate_seeds
 from attn_exp.experiment.metrics.targets import measure_patterns
-from attn_exp.experiment.row import Comparison, Row
+from attn_exp.experiment.row import Comparison
 from attn_exp.problem.problem import Pass
 from attn_exp.runs import provenance, records
 from attn_exp.runs.records import format_cell
@@ -36,7 +36,7 @@ LONGEST = 300
 
 @dataclass(frozen=True)
 class Done:
-    """The result of a job: its lines, without a header, and how many points were computed and how many failed."""
+    """The result of a job: its lines of CSV without a header, and how many of its points were computed and failed."""
 
     job: Job
     lines: bytes
@@ -58,7 +58,7 @@ def compute(plan: Plan, job: Job) -> Done:
                 lines += batched[number] if number in batched else compute_point(plan, number, under_way)
             except Exception as error:
                 failed += 1
-                lines.append(failed_line(plan, number, FAILED, format_error(error)))
+                lines.append(format_failure(plan, number, FAILED, format_error(error)))
                 if plan.fail_fast:
                     break
     return Done(job, as_csv(lines), count, failed)
@@ -67,15 +67,15 @@ def compute(plan: Plan, job: Job) -> Done:
 def compute_point(plan: Plan, number: int, under_way: Pass) -> list[Line]:
     config = config_of(plan, number)
     with chdir(os.curdir):  # user code may change the working directory, on which our relative paths depend
-        comparison = tabulate(config, under_way=under_way, bind=provenance.binder(config), dtype=dtype_of(config))
-    return list(ok_lines(plan, number, comparison))
+        comparison = tabulate(config, under_way=under_way, bind=provenance.find_binder(config), dtype=dtype_of(config))
+    return list(format_lines(plan, number, comparison))
 
 
 def compute_stacks(plan: Plan, job: Job) -> dict[int, list[Line]]:
     """Compute points that differ only in their seed as one batch, and return their lines by point number.
 
-    Return nothing if the sweep has additional metrics, published results or `fail_fast`. The points of a batch that
-    fails are left out: they are computed alone later, and each reports its own error.
+    The result is empty if the sweep has additional metrics, published results or `fail_fast`. If a batch fails, its
+    points are not in the result: they are computed alone later, and each reports its own error.
     """
     lines_of: dict[int, list[Line]] = {}
     has_published = any(base.get("published") for base in plan.space.bases.values())
@@ -84,42 +84,45 @@ def compute_stacks(plan: Plan, job: Job) -> dict[int, list[Line]]:
     for points, seeds in group_seeds(plan, job.numbers):
         try:
             stacks = tabulate_seeds(config_of(plan, points[0]), seeds)
-        except Exception:
+        except Exception:  # a point fails; `compute` then computes each of them alone
             continue
         start = 0
-        for variants in stacks:
+        for variants in stacks:  # a large batch comes in several stacks
             batch = slice(start, start + variants[0].points)
-            lines_of |= zip(points[batch], stack_lines(plan, variants, points[batch], seeds[batch]), strict=True)
+            lines_of |= zip(points[batch], format_stack(plan, variants, points[batch], seeds[batch]), strict=True)
             start = batch.stop
     return lines_of
 
 
 def group_seeds(plan: Plan, numbers: Sequence[int]) -> Iterator[tuple[list[int], list[int]]]:
-    """Yield the points and seeds of each group of points that differ only in the seed, if all are plain integers."""
+    """Yield the points and seeds of each group of points that differ only in the seed, if all seeds are integers."""
     groups: dict[int, list[tuple[int, int]]] = {}
     if plan.space.seeds is not None:
         axis, stride = plan.space.seeds
-        values = plan.space.axes[axis].values
         for number in numbers:
-            seed_index = plan.kept[number] // stride % len(values)
-            groups.setdefault(plan.kept[number] - seed_index * stride, []).append((number, values[seed_index]))
+            index = plan.kept[number]
+            seed_index = plan.space.indices(index)[axis]
+            first_index = index - seed_index * stride  # of the point that has the first seed and is the same otherwise
+            groups.setdefault(first_index, []).append((number, plan.space.axes[axis].values[seed_index]))
     for group in groups.values():
         points, seeds = map(list, zip(*group, strict=True))
         if len(points) > 1 and all(type(seed) is int and seed >= 0 for seed in seeds):
             yield points, seeds
 
 
-def stack_lines(plan: Plan, variants: Sequence[Rows], points: list[int], seeds: list[int]) -> Iterator[list[Line]]:
-    axis, _ = plan.space.seeds or (0, 0)
-    shared = [[text] * len(points) for text in (*settings_cells(plan, points[0]), OK, "", "")]
-    shared[0], shared[1 + axis] = list(map(str, points)), list(map(str, seeds))
+def format_stack(plan: Plan, variants: Sequence[Rows], points: list[int], seeds: list[int]) -> Iterator[list[Line]]:
+    """Yield the lines of each point, one per variant, for points that differ only in their seed."""
+    seed_axis, _ = plan.space.seeds or (0, 0)
+    shared = [[cell] * len(points) for cell in (*format_settings(plan, points[0]), OK, "", "")]
+    number_column, seed_column = 0, 1 + seed_axis  # as in `format_settings`
+    shared[number_column], shared[seed_column] = list(map(str, points)), list(map(str, seeds))
     keys = list(map(plan.key, points))
-    for lines in zip(*(zip(*shared, *column_cells(rows), keys, strict=True) for rows in variants), strict=True):
+    for lines in zip(*(zip(*shared, *format_columns(rows), keys, strict=True) for rows in variants), strict=True):
         yield list(lines)
 
 
-def column_cells(rows: Rows) -> Iterator[Sequence[str]]:
-    for name in (field.name for field in fields(Row)):
+def format_columns(rows: Rows) -> Iterator[Sequence[str]]:
+    for name in row_columns():
         column = rows.columns.get(name)
         if column is None:
             yield [format_cell(getattr(rows.shared, name))] * rows.points
@@ -148,7 +151,7 @@ def config_of(plan: Plan, number: int) -> Config:
 
 
 def elsewhere(plan: Plan, job: Job) -> Done:
-    """Compute a job with one BLAS thread, in a process that may run on another machine.
+    """Compute a job in a process that may run on another machine, with one BLAS thread.
 
     Raises:
         UserError: this process and the driver run different versions of the program, so numbers could differ.
@@ -160,17 +163,16 @@ def elsewhere(plan: Plan, job: Job) -> Done:
         return compute(plan, job)
 
 
-def ok_lines(plan: Plan, number: int, comparison: Comparison) -> Iterator[list[str]]:
+def format_lines(plan: Plan, number: int, comparison: Comparison) -> Iterator[list[str]]:
     """Yield a line for each variant of a point; the column `agree` counts published results that agree: `6 of 6`."""
     agreeing = sum(figure.agrees for figure in comparison.published)
     printed = len(comparison.published)
-    start = [*settings_cells(plan, number), OK, "", f"{agreeing} of {printed}" if printed else ""]
-    names = [field.name for field in fields(Row)]
+    start = [*format_settings(plan, number), OK, "", f"{agreeing} of {printed}" if printed else ""]
     more = compute_added_metrics(plan, comparison) if plan.metrics else {}
     key = plan.key(number)
     for row in comparison.rows:
         numbers = (format_cell(more.get((row.variant, name), math.nan)) for name in plan.metrics)
-        yield [*start, *(format_cell(getattr(row, name)) for name in names), *numbers, key]
+        yield [*start, *(format_cell(getattr(row, name)) for name in row_columns()), *numbers, key]
 
 
 def compute_added_metrics(plan: Plan, comparison: Comparison) -> dict[tuple[str, str], float]:
@@ -196,12 +198,13 @@ def measure_heads(comparison: Comparison, columns: Mapping[str, tuple[int, str]]
     return numbers
 
 
-def failed_line(plan: Plan, number: int, status: str, message: str) -> list[str]:
+def format_failure(plan: Plan, number: int, status: str, message: str) -> list[str]:
     empty = [""] * (1 + len(row_columns()) + len(plan.metrics))
-    return [*settings_cells(plan, number), status, format_cell(message), *empty, plan.key(number)]
+    return [*format_settings(plan, number), status, format_cell(message), *empty, plan.key(number)]
 
 
-def settings_cells(plan: Plan, number: int) -> list[str]:
+def format_settings(plan: Plan, number: int) -> list[str]:
+    """Return the first cells of a point's lines: its number, and its value on each axis."""
     values = plan.space.values(plan.kept[number])
     return [
         str(number),

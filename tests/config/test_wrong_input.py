@@ -136,7 +136,7 @@ MISTAKES = [
     ("--config-name other", "--config-name: the shipped YAML is the only primary config"),
     ("--experimental-rerun a_file", "--experimental-rerun: it would run code that a file names"),
     ("a" * 300 + "=1", TOO_LONG),
-    ("--resolve", "The --resolve flag can only be used"),
+    ("--resolve", "--resolve needs --cfg"),
 ]
 
 

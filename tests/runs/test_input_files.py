@@ -85,7 +85,7 @@ def test_a_run_of_files_is_repeated_to_the_bit(
     same(before, after)
     assert told.count("the arrays stored in") == (0 if change == "nothing" else told.count("\n"))
     assert (told == "") is (change == "nothing")
-    assert ("is gone" in told, "has changed since" in told) == (change == "gone", change == "other")
+    assert ("no longer exists" in told, "has changed" in told) == (change == "gone", change == "other")
     described = json.loads((after / "run.json").read_text(encoding="utf-8"))
     if change == "nothing":
         assert described["config"] == json.loads((before / "run.json").read_text(encoding="utf-8"))["config"]

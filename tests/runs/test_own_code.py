@@ -210,7 +210,7 @@ def tampered(folder: Path, form: str) -> None:
     about = json.loads(path.read_text())
     about["config"]["variant"]["matrix"]["form"] = form
     about["words"] = [*about["words"], f"variant.matrix.form={form}"]
-    about["seal"] = trust.seal_of_description(about)
+    about["seal"] = trust.hash_description(about)
     path.write_text(json.dumps(about))
 
 

@@ -117,7 +117,7 @@ def test_a_run_records_file_hash_and_command(here: Path) -> None:
 def test_a_run_of_somebody_else_starts_nothing(here: Path, ran: Callable[[], bool], change: dict[str, Any]) -> None:
     cli.obey(["mask=causal", "report=none"])
     folder = newest(here)
-    changed = trust.sealed(about(here) | change, folder, list(about(here)["files"]))
+    changed = trust.add_seal(about(here) | change, folder, list(about(here)["files"]))
     (folder / "run.json").write_text(json.dumps(changed))
     cli.obey(["report", str(folder)])
     with pytest.raises(UserError, match=r"add --own-code|is not a setting of a run"):

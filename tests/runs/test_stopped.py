@@ -21,7 +21,7 @@ def held(*given, **more):
     time.sleep(60)
 """
 SLOW_KEYS = f"{HELD}\nfrom attn_exp.report import worksheet\nworksheet.render_solution = held"
-SLOW_PAGE = f"{HELD}\nfrom attn_exp.runs import trust\ntrust.sealed = held"
+SLOW_PAGE = f"{HELD}\nfrom attn_exp.runs import trust\ntrust.add_seal = held"
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ def test_an_output_folder_that_is_a_file_is_refused_before_computing(tmp_path: P
 def reseal(folder: Path) -> None:
     """Let a run that somebody changed be sealed as it is now."""
     about = json.loads((folder / "run.json").read_text())
-    (folder / "run.json").write_text(json.dumps(trust.sealed(about, folder, list(about["files"]))))
+    (folder / "run.json").write_text(json.dumps(trust.add_seal(about, folder, list(about["files"]))))
 
 
 @pytest.mark.parametrize("name", ["comparison.csv", "distances.csv", "timings.csv", "results.npz"])

@@ -55,4 +55,4 @@ def test_a_file_that_has_changed_is_read_anew(words: tuple[str, ...], capsys: py
     assert capsys.readouterr().err == ""
     write("one", 3)
     assert cli.obey(["rerun", "outputs/sweeps/it", "0"]) == cli.DONE
-    assert capsys.readouterr().err == "attn_exp: one.npz has changed since; a sweep does not store its arrays\n"
+    assert capsys.readouterr().err == "attn_exp: one.npz has changed; a sweep does not store its arrays\n"

@@ -102,7 +102,7 @@ def test_a_job_that_goes_on_after_an_interruption_has_the_same_lines() -> None:
     whole = compute(plan, Job(0, range(12)))
     shares = [3, 4, 9], [0, 1, 2, 5, 6, 7, 8, 10, 11]
     pieces = [compute(plan, Job(0, numbers)).lines for numbers in shares]
-    assert parts.merged(pieces) == whole.lines
+    assert parts.merge_pieces(pieces) == whole.lines
 
 
 @pytest.mark.long

@@ -133,7 +133,7 @@ def unseal(chance: random.Random, run: Path) -> None:
         sealed = about.pop("files", {})
         about.pop("seal", None)
         if chance.random() < 0.5:
-            about = trust.sealed(about, run, [name for name in sealed if (run / name).is_file()])
+            about = trust.add_seal(about, run, [name for name in sealed if (run / name).is_file()])
     except (ValueError, AttributeError, OSError, TypeError, KeyError):
         return
     (run / "run.json").write_text(json.dumps(about), "utf-8")

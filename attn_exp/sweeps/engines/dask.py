@@ -16,28 +16,27 @@ PLUGIN = "attn-exp-plan"
 
 
 def start(plan: Plan, workers: int, address: str | None) -> Futures:
-    """Start or join a cluster, and send the plan once to every worker, including those that join later."""
+    """Start or join a cluster, and send the plan once to every worker, also to those that join later."""
     import dask  # noqa: PLC0415 - an extra
     import distributed  # noqa: PLC0415
 
-    dask_library = distributed
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     dask.config.set({"distributed.scheduler.allowed-failures": 0})
     cluster = (
         None
         if address
-        else dask_library.LocalCluster(
+        else distributed.LocalCluster(
             n_workers=workers, threads_per_worker=1, dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL
         )
     )
     try:
-        client = dask_library.Client(cluster or address, timeout=SECONDS_TO_ANSWER)
+        client = distributed.Client(cluster or address, timeout=SECONDS_TO_ANSWER)
     except (OSError, ValueError) as error:
         raise UserError(f"sweep.address={address}: no Dask scheduler answers there ({error})") from error
-    client.register_plugin(plugin(dask_library, plan), name=PLUGIN)
+    client.register_plugin(make_plugin(distributed, plan), name=PLUGIN)
     executor = client.get_executor(pure=False)
 
-    lost = (CancelledError, dask_library.KilledWorker)
+    lost = (CancelledError, distributed.KilledWorker)
 
     def close() -> None:
         client.close()
@@ -45,24 +44,26 @@ def start(plan: Plan, workers: int, address: str | None) -> Futures:
             cluster.close()
 
     def submit(job: Job) -> Any:
-        return executor.submit(with_the_plan, job)
+        return executor.submit(compute_with_plan, job)
 
     return Futures(submit, lambda: sum(client.nthreads().values()), lost, close)
 
 
-def plugin(distributed: Any, plan: Plan) -> Any:
-    class Given(distributed.WorkerPlugin):  # type: ignore[misc] # the base is known only where Dask is installed
+def make_plugin(distributed: Any, plan: Plan) -> Any:
+    """Return a plugin that gives the plan to each worker, for `compute_with_plan`."""
+
+    class PlanPlugin(distributed.WorkerPlugin):  # type: ignore[misc] # the base is known only where Dask is installed
         def __init__(self, plan: Plan) -> None:
             self.plan = plan
 
-    return Given(plan)
+    return PlanPlugin(plan)
 
 
-def with_the_plan(job: Job) -> Done:
+def compute_with_plan(job: Job) -> Done:
     from distributed import get_worker  # noqa: PLC0415 - an extra
 
-    given = get_worker().plugins[PLUGIN]
-    return elsewhere(given.plan, job)
+    plugin = get_worker().plugins[PLUGIN]
+    return elsewhere(plugin.plan, job)
 
 
 ENGINE = Engine(start, library="distributed")

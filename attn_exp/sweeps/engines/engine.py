@@ -48,10 +48,13 @@ class Workers(Protocol):
 
 @dataclass(frozen=True)
 class Futures:
-    """Workers of a library that returns futures; its own retries are disabled, so that the driver sees every death.
+    """Workers of a library that returns futures. Its own retries must be off, so that the driver learns of every death.
 
-    `start` submits one job, `count_cores` returns the current number of cores, and `lost` are the exceptions that mean
-    that a worker was lost.
+    - `start`: submits one job.
+    - `count_cores`: returns the current number of cores.
+    - `lost`: the exceptions of a future whose worker was lost.
+    - `close`: stops all workers.
+    - `jobs`: the job of each future that has not been returned yet.
     """
 
     start: Callable[[Job], Future[Done]]
@@ -93,8 +96,9 @@ def start_serial(plan: Plan, workers: int, address: str | None) -> Futures:
 class Engine:
     """An engine for sweeps.
 
-    `start` gets a plan, the number of workers and the address of a cluster, if any. `library` is the package that the
-    engine needs. `workers` is a fixed number of workers; if it is None, the settings decide.
+    - `start`: starts the workers, given a plan, their number, and the address of a cluster, if any.
+    - `library`: the package that the engine needs.
+    - `workers`: the number of workers, if it is always the same; None if the settings decide.
     """
 
     start: Callable[[Plan, int, str | None], Workers]
@@ -113,7 +117,7 @@ def find(name: str) -> Engine:
     return engine
 
 
-def chosen(sweep: Sweep) -> Engine:
+def choose(sweep: Sweep) -> Engine:
     """Return the engine that the settings name.
 
     Raises:
@@ -125,7 +129,7 @@ def chosen(sweep: Sweep) -> Engine:
     return engine
 
 
-def workers(engine: Engine, sweep: Sweep) -> int:
+def count_workers(engine: Engine, sweep: Sweep) -> int:
     """Return how many jobs a local engine computes at once."""
     return engine.workers or sweep.workers or usable_cores()
 
@@ -136,5 +140,5 @@ def start(plan: Plan, sweep: Sweep, jobs: int) -> Workers:
     Raises:
         UserError: the engine is not installed, or the cluster does not answer.
     """
-    engine = chosen(sweep)
-    return engine.start(plan, max(1, min(workers(engine, sweep), jobs)), sweep.address)
+    engine = choose(sweep)
+    return engine.start(plan, max(1, min(count_workers(engine, sweep), jobs)), sweep.address)

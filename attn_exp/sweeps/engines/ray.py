@@ -17,28 +17,27 @@ HOME = Path(__file__).resolve().parents[3]
 
 
 def start(plan: Plan, workers: int, address: str | None) -> Futures:
-    import ray as library  # noqa: PLC0415 - an extra
+    import ray  # noqa: PLC0415 - an extra
 
-    ray = library
     path = os.pathsep.join(filter(None, (str(HOME), os.environ.get("PYTHONPATH"))))
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
     # without an address, Ray would join any cluster that runs on this machine or that RAY_ADDRESS names
-    alone = {"address": "local", "num_cpus": workers, "include_dashboard": False}
-    chosen = {"address": address} if address else alone
+    local = {"address": "local", "num_cpus": workers, "include_dashboard": False}
+    cluster = {"address": address} if address else local
     try:
-        ray.init(**chosen, **quiet, runtime_env={"env_vars": {"PYTHONPATH": path}})
+        ray.init(**cluster, **quiet, runtime_env={"env_vars": {"PYTHONPATH": path}})
     except (ConnectionError, ValueError, RuntimeError) as error:
         where = f"sweep.address={address}: no Ray cluster answers there" if address else "Ray does not start here"
         raise UserError(f"{where} ({first_line(error)})") from error
-    shared, task = ray.put(plan), ray.remote(num_cpus=1, max_retries=0)(elsewhere)
+    shared_plan, task = ray.put(plan), ray.remote(num_cpus=1, max_retries=0)(elsewhere)
 
     def submit(job: Job) -> Any:
-        return task.remote(shared, job).future()
+        return task.remote(shared_plan, job).future()
 
-    known = ray.exceptions
+    errors = ray.exceptions
     lost = (
-        known.WorkerCrashedError, known.LocalRayletDiedError, known.NodeDiedError, known.OutOfMemoryError,
-        known.ObjectLostError,
+        errors.WorkerCrashedError, errors.LocalRayletDiedError, errors.NodeDiedError, errors.OutOfMemoryError,
+        errors.ObjectLostError,
     )  # fmt: skip
     return Futures(submit, lambda: ray.cluster_resources().get("CPU", 1), lost, ray.shutdown)
 
