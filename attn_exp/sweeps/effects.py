@@ -89,8 +89,7 @@ def student_tails(distance: float, freedom: int) -> float:
     for step in range(2 + odd, freedom - 1, 2):
         term *= square * (step - 1) / step
         total += term
-    inside = 2 / math.pi * (angle + sine * total) if odd else sine * total
-    return max(1e-15, 1 - inside)
+    return max(1e-15, 1 - (2 / math.pi * (angle + sine * total) if odd else sine * total))
 
 
 @cache

@@ -162,8 +162,7 @@ def metrics_to_plot(summary: Summary, depth: str = "all") -> Sequence[str]:
     errors = ("error",) if has_errors(summary) else ()
     names = (*summary.more, *errors, *(name for name in DRAWN if depth == "all" or not is_deep(name)))
     least, most = summary.least, summary.most
-    varying = (name for name in names if name in most and most[name] - least[name] > 1e-9 * abs(most[name]))
-    return list(varying)[:4]
+    return [name for name in names if name in most and most[name] - least[name] > 1e-9 * abs(most[name])][:4]
 
 
 def page_contents(manifest: Manifest, summary: Summary, depth: str) -> dict[str, Any]:

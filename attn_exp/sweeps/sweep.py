@@ -115,8 +115,7 @@ def list_head_columns(space: Space) -> tuple[str, ...]:
     config = read_config(space.settings(0))
     if LAYER not in keys or "head" in keys or config.model.family is None:
         return ()
-    heads = fill_in_from_model(config).head
-    return tuple(f"head_{head}_{name}" for head in range(1, heads + 1) for name in PATTERNS)
+    return tuple(f"head_{head}_{name}" for head in range(1, fill_in_from_model(config).head + 1) for name in PATTERNS)
 
 
 def check_points(plan: Plan) -> None:

@@ -214,7 +214,12 @@ def test_a_setting_that_a_variant_pins_is_measured_in_the_others_and_printed_onc
 def test_points_that_failed_leave_out_their_pairs_alone() -> None:
     numbers = swept(lambda seed, d, scale, _: 5.0 * seed + scale, variants=("free",), failed=frozenset({0, 6}))
     (effect,) = rows(numbers.answers, "scale")
-    assert (effect.mean, effect.seeds) == (1.0, 8)
+    assert (effect.mean, effect.seeds, effect.note) == (1.0, 8, "")
+
+
+def test_an_effect_that_failed_at_one_value_of_another_setting_says_where_it_was_measured() -> None:
+    numbers = swept(lambda seed, d, scale, _: seed + scale, variants=("free",), failed=frozenset(range(0, 40, 4)))
+    assert [effect.note for effect in rows(numbers.answers, "scale")] == ["compared only at d=16"]
 
 
 def test_shares_are_those_of_an_analysis_of_variance_worked_out_by_hand() -> None:

@@ -62,8 +62,7 @@ def make_plugin(distributed: Any, plan: Plan) -> Any:
 def compute_with_plan(job: Job) -> Done:
     from distributed import get_worker  # noqa: PLC0415 - an extra
 
-    plugin = get_worker().plugins[PLUGIN]
-    return elsewhere(plugin.plan, job)
+    return elsewhere(get_worker().plugins[PLUGIN].plan, job)
 
 
 ENGINE = Engine(start, library="distributed")
