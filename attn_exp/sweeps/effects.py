@@ -449,7 +449,8 @@ def find_cautions(cube: Cube, contrast: Contrast) -> Iterator[str]:
     for axis, (other, labels) in enumerate(zip(cube.names, cube.levels, strict=True)):
         elsewhere = tuple(each for each in range(contrast.differences.ndim) if each != axis)
         has_numbers, is_compared = (
-            np.isfinite(array).any(axis=elsewhere) for array in (cube.numbers[contrast.metric], contrast.differences)
+            np.asarray(np.isfinite(array).any(axis=elsewhere))
+            for array in (cube.numbers[contrast.metric], contrast.differences)
         )
         if axis != contrast.axis and other != VARIANT and (has_numbers & ~is_compared).any():
             at = listed([label for label, used in zip(labels, is_compared, strict=True) if used])
