@@ -73,9 +73,9 @@ def first_key(seed: int) -> Array:
 
 
 def new_keys(start: Start) -> Iterator[Array]:
-    """Yield a key for each draw, split off just before it; a single array uses the first key itself."""
+    """Yield a new key for each draw, split off just before it; a single array uses the first key itself."""
     key = first_key(start.seed)
-    if start.alone:
+    if start.draws_once:
         yield key
     while True:
         key, draw_key = split(key)
@@ -83,7 +83,7 @@ def new_keys(start: Start) -> Iterator[Array]:
 
 
 def split_keys(start: Start) -> Iterator[Array]:
-    """Yield the keys of `split(key, n)`: for any n, the i-th is `fold_in(key, i)`."""
+    """Yield the keys of `split(key, n)`, one after another: key i is `fold_in(key, i)`, whatever n is."""
     return (fold_in(first_key(start.seed), index) for index in count())
 
 

@@ -1,9 +1,9 @@
 """PyTorch's generator on a CPU: `torch.manual_seed(seed)`, then `torch.rand`, `randn`, `randint` and the like.
 
-Every bit equals PyTorch's on CPUs with AVX2, such as those of Intel and AMD from the last ten years. Elsewhere
-PyTorch uses the system's logarithm, sine and cosine, and 16 or more normal numbers differ by at most 3e-6 times their
-spread; it also rounds uniform numbers twice unless their bounds are 0 and 1, so their last bit may differ. Everything
-else agrees.
+Every bit equals PyTorch's on CPUs with AVX2, such as those of Intel and AMD from the last ten years. On other CPUs
+there are two differences. PyTorch uses the system's logarithm, sine and cosine, so arrays of 16 or more normal numbers
+differ by at most 3e-6 times their spread. It rounds uniform numbers twice unless their bounds are 0 and 1, so their
+last bit may differ.
 
 Float32 arithmetic follows the processor: a fused multiply-add is rounded once, and the logarithm, sine and
 cosine are Moshier's Cephes polynomials.
@@ -66,10 +66,7 @@ class Torch:
         return out.reshape(shape)
 
     def single(self) -> float:
-        """Return one normal number: the cosine of a Box-Muller pair, or the sine left over from the last pair.
-
-        The sine is kept until the next call of this method.
-        """
+        """Return one normal number; a Box-Muller pair gives its cosine first, and its sine in the next call."""
         if self.kept is not None:
             number, self.kept = self.kept, None
             return number

@@ -58,7 +58,8 @@ def rules(config: Config, number: int) -> dict[str, Any]:
 def mask(config: Config, number: int) -> dict[str, Any]:
     """Return the masks of a layer: causal, and a window if it has one.
 
-    A causal window counts the token itself; a bidirectional one does not, and reaches equally far to both sides.
+    The size of a causal window counts the token itself. The size of a bidirectional window counts the tokens on each
+    side, without the token itself.
     """
     size = window(config, number)
     if not config["is_causal"]:
@@ -91,7 +92,7 @@ ROPE_SCALINGS = {
         },
     ),
 }
-"""The RoPE scalings that config.json may name: our rule for each, and its settings with their config.json names."""
+"""For each RoPE scaling in config.json: our rule, and for each of its settings, the field of config.json to read."""
 
 
 def rope(config: Config) -> dict[str, Any]:

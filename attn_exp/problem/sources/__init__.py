@@ -1,8 +1,8 @@
 """The input of a problem: token names and the arrays that the computation starts from; a source reads or draws them.
 
-Each source is a file here. `file`, `vectors` and `distribution` have settings of their own; any other source is
-selected by its name under `embeddings.source`, with its settings. The memory of cross-attention is a second input,
-which provides the keys and values.
+Each source is a file here. The sources `file`, `vectors`, `distribution` and `words` are selected by a setting of their
+own, such as `embeddings.file`. Any other source is selected by its name under `embeddings.source`. The memory of
+cross-attention is a second input: the keys and values are made from it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NAMES = registry.names(__path__, without=("source",))
 
 
 CALLED = {"text": "words"}
-"""Sources whose name differs from their setting."""
+"""Settings that are not named after their source, with the name of the source."""
 
 
 def find(setting: str) -> Source:
@@ -39,7 +39,10 @@ def find(setting: str) -> Source:
 
 
 def source_settings(settings: Embeddings) -> dict[str, Any]:
-    """Return the settings of each selected source by key; with `text`, the distribution is not a source."""
+    """Return the value of each setting that selects a source.
+
+    With `text`, the distribution selects none: it is then that of the word vectors.
+    """
     values = {"file": settings.file, "vectors": settings.vectors, "text": settings.text}
     values["distribution"] = settings.distribution if settings.text is None else None
     return {name: value for name, value in values.items() if value is not None} | {
@@ -124,8 +127,10 @@ LATER_STAGES = (*STAGES, "memory")
 class Input(NamedTuple):
     """The input of a problem: the names of its tokens, and the arrays that the computation starts from.
 
-    `stages` contains x, or q and k, or weights; the last two may include v. `tokens` are the names of the rows of x;
-    `named` holds the names in the settings, or their number. `memory` is the vectors and tokens of the memory, if any.
+    - `stages`: the arrays by name: x; or q and k, or weights, both perhaps with v.
+    - `tokens`: the names of the rows of x, if there is x.
+    - `named`: the token names in the settings or the file, or their number, or None.
+    - `memory`: the vectors and the token names of the memory, if there is one.
     """
 
     stages: Arrays
@@ -135,7 +140,7 @@ class Input(NamedTuple):
 
 
 def read_input(settings: Embeddings, source: RandomSource, drawn: Arrays | None = None) -> Input:
-    """Return the input that the settings describe, with the arrays already `drawn`; tokens are always rows.
+    """Return the input that the settings describe, with tokens in rows; `drawn` are the arrays of the setting `draws`.
 
     Raises:
         UserError: there is no starting stage, or several; an array is ragged or empty, or a number in it is not finite;
@@ -202,7 +207,7 @@ def token_names(
 
 
 def complete_memory(memory: Embeddings, d_model: int | None, distribution: str | None) -> Embeddings:
-    """Return the settings of a memory, completed by the distribution and the width of x.
+    """Return the settings of a memory; it takes the distribution and the width of x where it sets none.
 
     Raises:
         UserError: the memory sets a stage that it cannot have.
@@ -238,7 +243,7 @@ def read_memory(
 
 
 def key_names(memory: Embeddings, count: int) -> tuple[str, ...]:
-    """Return the names of the keys if they are given as an array; the memory's settings may then only name tokens.
+    """Return the names of keys that are given as an array; the settings of the memory may then only name tokens.
 
     Raises:
         UserError: the memory sets anything else, or the numbers of names and keys differ.
@@ -246,7 +251,7 @@ def key_names(memory: Embeddings, count: int) -> tuple[str, ...]:
     if memory.text is not None:
         memory = replace(memory, tokens=registry.module(__name__, "words").list_words(memory.text), text=None)
     if source_settings(memory) or any(getattr(memory, name) is not None for name in LATER_STAGES):
-        raise UserError(f"{MEMORY}: the keys are given; {MEMORY}.tokens may name them, but there is nothing to project")
+        raise UserError(f"{MEMORY}: the keys are given, so it may only name them, in {MEMORY}.tokens")
     return token_names(choose_names(with_tokens(memory, MEMORY), None), count, MEMORY, "m")
 
 
