@@ -33,7 +33,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Nothing is too small to be cut."""
     for module, name, value in (
         (tasks, "KEYS", 16),
-        (tasks, "PLACES", 256),
+        (tasks, "TILE_LOGITS", 256),
         (operands, "ROWS", 8),
         (operands, "LEAST_ROWS", 4),
         (tasks, "SLIVER", 3),

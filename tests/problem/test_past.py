@@ -97,7 +97,7 @@ WRONG = {
     "past=-1": "past=-1: expected a whole number of at least 0",
     "past=3": "past=3: the input has 3 tokens, and one must be new; choose at most 2",
     "past=1 embeddings.memory=3": "past=1 and embeddings.memory",
-    "past=1 embeddings=inline projections=none embeddings.q=[[1]] embeddings.k=[[1],[2],[3]]": "expected 2, one for each",
+    "past=1 embeddings=inline projections=none embeddings.q=[[1]] embeddings.k=[[1],[2],[3]]": "expected 2, one for",
     "past=1 embeddings=random embeddings.tokens=1": "past=1: the input has 1 token, and one must be new; leave",
     "past=5 embeddings=inline projections=none embeddings.q=[[1]] embeddings.k=[[1],[2],[3]]": "expected more than 5",
 }

@@ -1,6 +1,6 @@
 """Run tasks in parallel on the caller's thread and on the threads of a pool.
 
-The BLAS is limited to one thread per call while several of our threads call it in parallel.
+While several of our threads call the BLAS in parallel, it uses a single thread per call.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ def default_threads() -> int:
 class Holder:
     """The process-wide limit of one BLAS thread.
 
-    A BLAS has one thread count for the whole process, so overlapping calls share one limit: the first sets it, the last
-    restores it. `busy` counts the threads at work in all calls, so that concurrent calls share the cores.
+    A BLAS has one thread count for the whole process, so overlapping calls share one limit: the first call sets it, and
+    the last call restores the old count. `calls` counts the calls under way. `busy` counts the threads at work in all
+    of them, so that concurrent calls share the cores.
     """
 
     def __init__(self) -> None:
@@ -46,10 +47,10 @@ class Holder:
 
     @contextmanager
     def one_thread(self, wanted: int, insist: bool = False) -> Iterator[int]:
-        """Limit every BLAS to one thread per call and yield how many threads may call it in parallel.
+        """Limit every BLAS to one thread per call, and yield how many threads may call it in parallel.
 
-        The number is `wanted`; unless the caller insists, it is at most the cores that other calls leave free, but at
-        least one.
+        A caller that insists gets the `wanted` number. Any other gets at most the number of cores that other calls
+        leave free, but at least one.
         """
         with self.lock:
             if self.calls == 0:
@@ -68,7 +69,7 @@ class Holder:
                     self.hold.restore_original_limits()
 
     def forked(self) -> None:
-        """Reset in a forked child, where the threads that limited the BLAS do not exist."""
+        """Forget all calls, in a forked child: their threads do not exist there."""
         self.lock = threading.Lock()
         if self.calls:
             self.hold.restore_original_limits()
@@ -87,7 +88,7 @@ class Pool:
         self.renew()
 
     def renew(self) -> None:
-        """Start without threads, as a forked child must."""
+        """Start again without threads; a forked child must, because it has none."""
         self.threads: list[int] = []
         self.executor = ThreadPoolExecutor(MOST, initializer=self.note)
         self.shunned: int | None = None
@@ -125,9 +126,9 @@ if hasattr(os, "register_at_fork"):  # Windows has no such function
 
 
 def run_together(work: Callable[[Iterator[Task]], None], tasks: Iterable[Task], threads: int) -> None:
-    """Run `work` on `threads` threads, including the caller's; each takes its next task from one queue.
+    """Run `work` on `threads` threads, including the caller's; all take their tasks from one queue.
 
-    Wait for all and raise the first exception; after an exception no further task is started.
+    The function waits for all threads, and raises the first exception. After an exception, no further task is started.
     """
     queue, failures = deque(tasks), list[BaseException]()
 
