@@ -18,11 +18,12 @@ from attn_exp.rules.positions.position import Position, Twin, Vector
 class Rope(Position):
     """Rotates feature pair i of a head by `position / stretch / base^(2i / d)`.
 
-    The dot product of a rotated query and a rotated key depends only on their distance. `interleaved` pairs feature
-    `2i` with `2i+1`, as in the paper and Llama's own code; otherwise feature i is paired with `i + d/2`, as in GPT-NeoX
-    and Hugging Face. Weights trained with one pairing are useless with the other. Only the first `size` features of a
-    head are rotated; `stretch` divides positions (Chen et al. 2023, "Extending Context Window via Positional
-    Interpolation").
+    The dot product of a rotated query and a rotated key depends only on their distance.
+
+    - `interleaved` pairs feature `2i` with `2i+1`, as in the paper and Llama's own code. Otherwise, feature i is paired
+      with `i + d/2`, as in GPT-NeoX and Hugging Face. Weights trained with one pairing are useless with the other.
+    - `size`: only the first `size` features of a head are rotated.
+    - `stretch` divides positions (Chen et al. 2023, "Extending Context Window via Positional Interpolation").
 
     Source: Su et al. 2021, "RoFormer: Enhanced Transformer with Rotary Position Embedding", section 3.2.
     """
