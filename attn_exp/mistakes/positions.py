@@ -41,9 +41,9 @@ def change_pairs(replacement: Callable[[Position], Position | None]) -> Change:
 
 @dataclass(frozen=True)
 class Mixed(Position):
-    """Rotary positions whose angle tables follow one pairing of features and whose rotation follows the other.
+    """Rotary positions that mix the two pairings of features: the angles follow one, and the rotation the other.
 
-    `is_even`: both neighbours are rotated by the angle of the even one.
+    With `is_even`, both neighbours are rotated by the angle of the even one.
     """
 
     rope: Rope
@@ -84,9 +84,7 @@ MISTAKES = {
                     replace(position, interleaved=not position.interleaved) if isinstance(position, Rope) else None
                 )
             ),
-            change_pairs(
-                lambda position: Mixed(position) if isinstance(position, Rope) else None
-            ),  # only in the tables
+            change_pairs(lambda position: Mixed(position) if isinstance(position, Rope) else None),
             change_pairs(lambda position: Mixed(position, is_even=True) if isinstance(position, Rope) else None),
         ),
         needs=("rope",),

@@ -48,17 +48,20 @@ def change_slopes(rates: Callable[[int], Array]) -> Change:
 
 
 def change_sign(direction: Callable[[Grid], Any]) -> Change:
-    """Add slope * distance with the sign of `direction`, whatever sign the rule uses."""
+    """Add slope * distance with the sign that `direction` returns, whatever sign the rule uses."""
     return change_alibi(lambda rule: AddedBias(lambda grid: np.abs(rule.bias(grid)) * direction(grid)))
 
 
 def powers_of_half(heads: int, first: int = 1) -> Array:
-    """Return `2^-i` for each head, with i counted from `first`."""
+    """Return `2^-i` for each head, where i counts the heads from `first`."""
     return 2.0 ** -np.arange(float(first), heads + first)
 
 
 def up_to_8(heads: int, first: int = 1) -> Array:
-    """Return `2^(-8 i / h)` for each head, with i counted from `first`; correct from 1 if h is a power of two."""
+    """Return `2^(-8 i / h)` for each head, where i counts the h heads from `first`.
+
+    These slopes are correct if `first` is 1 and h is a power of two.
+    """
     return 2.0 ** (-8.0 * np.arange(first, heads + first) / heads)
 
 
