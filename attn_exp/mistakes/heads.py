@@ -210,7 +210,6 @@ def keep_diagonal(matrix: Array) -> Array:
 
 
 def project_output_by(side: str) -> Change:
-    """Multiply the merged heads by W_q, W_k or W_v instead of W_o."""
 
     def change(recipe: Recipe) -> Recipe:
         layer_arrays: dict[str, Array] = {}

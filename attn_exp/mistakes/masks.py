@@ -24,8 +24,6 @@ from attn_exp.rules.masks.window import Window
 
 @dataclass(frozen=True)
 class MaskFunction(Mask):
-    """A mask defined by any function of the grid."""
-
     seen: Callable[[Grid], Any]
 
     def allows(self, grid: Grid) -> Array | bool:

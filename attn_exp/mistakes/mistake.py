@@ -65,7 +65,6 @@ class WrappedStep(NamedTuple):
 
 
 def together(*changes: Change) -> Change:
-    """Return the change that makes all of these changes, in order."""
 
     def change(recipe: Recipe) -> Recipe:
         for apply_change in changes:

@@ -16,7 +16,6 @@ def multiply_scale(factor: float) -> Change:
 
 
 def use_constant(factor: float) -> Change:
-    """Multiply the scores by a constant instead of the scale."""
     return instead(scaled=lambda setup, scores: scores * factor)
 
 

@@ -49,11 +49,6 @@ def read_array(file: str, key: str, wanted: str = "") -> Array:
 
 
 def read_matrix_file(file: str, key: str, wanted: str) -> Array:
-    """Read the array of a file as a matrix.
-
-    Raises:
-        UserError: as in `read_array`, or the array is not a matrix.
-    """
     return drop_batch_axis(read_array(file, key, wanted), files.format_label(key, file))
 
 

@@ -137,7 +137,6 @@ def attend(layer: Layer) -> Array:
 
 
 def linear(x: Array, weight: Array, bias: Array | None) -> Array:
-    """Return `x W + b`."""
     return x @ weight if bias is None else x @ weight + bias
 
 
@@ -202,4 +201,3 @@ ACTIVATIONS = {
     "gelu": gelu, "gelu_new": gelu_tanh, "gelu_pytorch_tanh": gelu_tanh, "silu": silu, "swish": silu, "relu": relu
 }  # fmt: skip
 ACTIVATION = Kind(f"one of {', '.join(ACTIVATIONS)}", lambda value: isinstance(value, str) and value in ACTIVATIONS)
-"""The names of activations in config.json."""

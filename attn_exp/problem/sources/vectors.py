@@ -8,7 +8,6 @@ from attn_exp.problem.sources.source import Source, SourceRequest, Vectors
 
 
 def read(request: SourceRequest) -> Vectors:
-    """Return the vectors that `embeddings.vectors` writes out, draws, or names a file of."""
     return Vectors(drawing.read_matrix(request.own, f"{request.path}.vectors", request.numbers))
 
 
