@@ -19,7 +19,7 @@ from attn_exp import forms
 from attn_exp.arrays import Array, Shape, bfloat16
 from attn_exp.errors import chosen
 from attn_exp.errors import given as quote
-from attn_exp.forms._blocks.plain import FEW, attend_at_once
+from attn_exp.forms._blocks.plain import FEW_LOGITS, attend_at_once
 from attn_exp.forms.steps import join_heads, split
 from attn_exp.forms.trace import Trace
 from attn_exp.rules.grid import broadcast_misfit
@@ -245,7 +245,7 @@ def find_form(name: str, inputs: Arranged, rules: Rules) -> forms.Form:
     name = chosen(name, (AUTO, *forms.names()), "form")
     if name == AUTO:
         rounds_stages = inputs.query.dtype.itemsize <= 2 or rules.softmax_dtype is not None
-        name = "matrix" if rounds_stages or math.prod(inputs.logits_shape) <= FEW else "blockwise"
+        name = "matrix" if rounds_stages or math.prod(inputs.logits_shape) <= FEW_LOGITS else "blockwise"
     refusal = forms.refuses(name, rules)
     if refusal:
         raise ValueError(f"form={name} cannot compute this: {refusal}")

@@ -14,7 +14,7 @@ from attn_exp.arrays import Array
 from attn_exp.forms._blocks import block, tasks
 from attn_exp.forms._blocks.block import SummaryBuilder, Sums, compute_whole_rows, summarize_block
 from attn_exp.forms._blocks.operands import Operands, Scratch, allocate_scratch, find_span, lend_memory, rows_per_task
-from attn_exp.forms._blocks.plain import READING, all_finite
+from attn_exp.forms._blocks.plain import LOGITS_PER_KEY_READ, all_finite
 from attn_exp.forms._blocks.tasks import LEAST_ROWS, Task, cut_range
 from attn_exp.forms._blocks.threads import default_threads, one_blas_thread, run_together
 from attn_exp.forms.form import Form
@@ -126,7 +126,7 @@ def count_threads(shape: tasks.Shape, threads: int | None) -> int:
 
     With few queries, reading the keys takes most of the time, so it counts too.
     """
-    worth = shape.logits + READING * shape.batches * shape.groups * shape.keys
+    worth = shape.logits + LOGITS_PER_KEY_READ * shape.batches * shape.groups * shape.keys
     return min(default_threads(), max(1, worth // LOGITS_PER_THREAD)) if threads is None else threads
 
 

@@ -258,7 +258,10 @@ class Recipe:
         return self.changed(rules=replace(self.rules, **changes))
 
     def changed(self, **fields: Any) -> Recipe:
-        """Return a copy with changed fields; ten times as fast as `replace`, since thousands of copies are made."""
+        """Return a copy with changed fields.
+
+        Thousands of copies are made, and this is ten times as fast as `replace`.
+        """
         copy = object.__new__(Recipe)
         vars(copy).update(vars(self) | fields)
         return copy

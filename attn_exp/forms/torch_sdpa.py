@@ -85,7 +85,10 @@ def find_unsupported(rules: Rules, name: str, caps: int = 0, dtype: str | None =
 
 
 def merge_masks_and_biases(q: Array, k: Array, rules: Rules) -> Array | None:
-    """Return masks and biases as one array `[... h t s]`: True = may attend, or numbers to add; None if none."""
+    """Return all masks and biases as one array `[... h t s]`; None if there are none.
+
+    It has booleans, True = may attend, or numbers to add if there is a bias.
+    """
     grid = whole_grid(rules, q.shape[-3], q.shape[-2], k.shape[-2], batches=q.shape[0] if q.ndim == 4 else None)
     shape = (*q.shape[:-1], k.shape[-2])
     biases = [bias for rule in rules.scores if (bias := rule.bias(grid)) is not None]

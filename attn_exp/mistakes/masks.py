@@ -114,7 +114,7 @@ def mask_weights(fill: float, *, added: bool = False) -> Change:
 
 
 def use_first_mask(axis: str) -> Change:
-    """Use the mask of the first example for the whole batch, or that of the first head for all heads."""
+    """Use the mask of the first example ("entry") for the whole batch, or that of the first head for all heads."""
 
     def take_first(step: Step, setup: Setup) -> Any:
         allowed = np.broadcast_to(step(setup), (setup.batch, setup.heads, setup.rows, setup.keys))
@@ -242,7 +242,7 @@ MISTAKES = {
         of_code=True,
     ),
     "mask_of_first_entry": Mistake(
-        says="The mask of the first example is used for the whole batch, or that of the first head for all.",
+        says="The mask of the first example is used for the whole batch, or the mask of the first head for all heads.",
         fix="use the whole mask, which is [b, 1, t, s] or [b, h, t, s]",
         seen="mask[0], or mask[:, 0] of a per-head mask",
         stage="masked",

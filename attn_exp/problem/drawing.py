@@ -155,7 +155,9 @@ def draw_matrix(settings: Draw, key: str, source: RandomSource) -> Array:
 
 
 def spell_seed(settings: Draw | Projections, key: str) -> tuple[str | None, int | None, str]:
-    """Return the generator, the seed, and the setting of that seed; `legacy_seed` sets both.
+    """Return the generator, the seed, and the name of the setting that gave the seed.
+
+    The setting `legacy_seed` gives both generator and seed.
 
     Raises:
         UserError: `legacy_seed` is set together with a generator or a seed.

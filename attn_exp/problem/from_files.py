@@ -215,8 +215,10 @@ LETTERS = {
     "o": "o|out|output|c_proj|dense|fc_out",
     "qkv": "qkv|in_proj|c_attn",
 }
+# what may precede or follow a word: W_q, to_q; q_proj, query_weight
 BEFORE = r"(?:w|weight|weights|kernel|omega|linear|lin|to|attn|proj)_?"
 AFTER = r"_?(?:proj|projection|linear|lin|layer|weights?|kernel|matrix)(?:_(?:weights?|kernel))?"
+# names of matrices; the same words alone; and names of biases
 MATRIX = {
     letter: re.compile(f"{BEFORE}(?:{words})(?:{AFTER})?|(?:{words}){AFTER}") for letter, words in LETTERS.items()
 }

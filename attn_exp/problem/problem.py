@@ -193,7 +193,7 @@ STAGES = ("x", "q", "k", "v", "weights", "memory")
 
 
 def stack_problems(problems: Sequence[Problem]) -> Problem:
-    """Return several problems as one, whose arrays have a leading axis for the problems.
+    """Return several problems as one; its arrays have a leading axis for the problems.
 
     Raises:
         CannotStackError: the problems differ in the shapes of their arrays or in the names of their tokens.

@@ -45,7 +45,7 @@ def rule_class(group: str, name: str) -> type:
 
 
 def endless(key: str) -> Any:
-    """Return the value that means "no limit" for a setting of a rule: `"mask.window.left" -> -1`; None if none does."""
+    """Return the value that means "no limit" for a setting of a rule: `"mask.window.left" -> -1`, or None."""
     group, name, setting = (["", "", "", *key.split(".")])[-3:]
     if group not in KINDS or name not in names(group) or registry.is_absent(package(group), name):
         return None

@@ -42,7 +42,7 @@ class Grid:
 
 
 def take_values(values: Array, grid: Grid) -> Array:
-    """Return the entries of an array `[b h t s]` at the indices of a grid; the array may lack axes, or broadcast."""
+    """Return the entries of an array `[b h t s]` on a grid; an axis that is missing or has length 1 is broadcast."""
     padded = values.reshape((1,) * (4 - values.ndim) + values.shape)
     indices = (grid.batch, grid.head, grid.row, grid.key)
     entries = tuple(0 if size == 1 else index for size, index in zip(padded.shape, indices, strict=True))
@@ -50,7 +50,7 @@ def take_values(values: Array, grid: Grid) -> Array:
 
 
 class Validated:
-    """The base of all rules. It checks the fields of a rule that is created in Python, as on the command line."""
+    """The base of all rules: it checks the fields of a rule created in Python like settings on the command line."""
 
     kinds: ClassVar[Mapping[str, Kind]]
 

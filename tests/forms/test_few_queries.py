@@ -45,7 +45,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         (tasks, "KEYS", 16),
         (tasks, "TILE_LOGITS", 512),
         (tasks, "SLIVER", 3),
-        (plain, "SINGLE_THREADED", 0),
+        (plain, "ONE_THREAD_PRODUCT", 0),
     ):
         monkeypatch.setattr(module, name, value)
 

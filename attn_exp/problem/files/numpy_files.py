@@ -61,7 +61,7 @@ def read_array(stream: IO[bytes], size: int) -> Array:
 
 
 def list_contents(path: Path, label: str) -> Contents:
-    """List the arrays of a file from their headers; strings under a token name are the tokens."""
+    """List the arrays of a file from their headers; strings under a name in `TOKENS` are the token names."""
     if path.suffix.lower() == ".npz":
         return list_archive(path)
     with machine.opened(path) as file:

@@ -105,8 +105,8 @@ QUARTER = (-0.78515625, -2.4187564849853515625e-4, -3.77489497744594108e-8)
 def fused(left: Any, right: Any, added: Any) -> Array:
     """Return `left * right + added` in float32, rounded once, as a fused multiply-add.
 
-    The product of two 24-bit numbers is exact in float64. Its sum with a third may not be; it is then rounded to an
-    odd last bit, so that rounding it again, to float32, equals a single rounding.
+    The product of two 24-bit numbers is exact in float64, but its sum with a third number may not be. That sum is
+    rounded to an odd last bit. Rounding it again, to float32, then gives the same as a single rounding.
 
     Source: Boldo and Melquiond 2008, "Emulation of FMA and Correctly Rounded Sums: Proved Algorithms Using Rounding
     to Odd", theorem 1.

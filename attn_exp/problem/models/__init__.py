@@ -52,6 +52,7 @@ def fill_in_layer(config: Config, under_way: Pass) -> Config:
             name: array for name, array in layer.arrays.items() if config.bias is not False or name.startswith("W")
         }
         changed["projections"] = Projections(source="identity", given={**arrays, **config.projections.given})
+    # a setting that was not filled in, or had this value already, is the user's own
     title += "".join(
         f"; {name} set by you"
         for name in (*PLAIN, "mask", "position")

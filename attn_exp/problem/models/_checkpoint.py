@@ -137,7 +137,7 @@ NEW_ENDINGS = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNo
 
 
 def find_prefix(checkpoint: Checkpoint, anchor: str) -> Checkpoint:
-    """Return the checkpoint with its prefix, such as `bert.`, set to whatever precedes the tensor name `anchor`.
+    """Return the checkpoint with the prefix of its tensor names: whatever precedes `anchor`, such as `bert.`.
 
     Raises:
         UserError: there is no tensor of that name, or there are several.

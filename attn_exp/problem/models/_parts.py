@@ -110,6 +110,7 @@ def embed_numbers(part: Checkpoint, name: str, numbers: Array) -> Array:
     Raises:
         UserError: there are more tokens than the model has positions.
     """
+    # RoBERTa skips the positions up to the padding id
     positions, skipped = part.config["max_position_embeddings"], int(numbers.max()) + 1 - len(numbers)
     if numbers.max() >= positions:
         raise UserError(f"{part.key}: {len(numbers)} tokens, but the model takes at most {max(0, positions - skipped)}")

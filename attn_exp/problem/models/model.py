@@ -201,7 +201,7 @@ def read_fields(config: Config, fields: Fields) -> dict[str, Any]:
         elif name not in harmless and config[name] is not None:
             raise UserError(
                 f"{CONFIG} says {format_field(name, config[name])}, which is not read here and may change the numbers; "
-                "remove it if it does not"
+                "if it has no effect, remove it"
             )
     check_sizes(checked)
     fields.check(checked)

@@ -23,7 +23,7 @@ NAMES = registry.names(__path__, without=("source",))
 
 
 CALLED = {"text": "words"}
-"""Settings that are not named after their source, with the name of the source."""
+"""The name of the source that a setting selects, if the two names differ."""
 
 
 def find(setting: str) -> Source:

@@ -56,7 +56,7 @@ class Vectors(NamedTuple):
 
 
 def counted(request: SourceRequest) -> tuple[int, int] | None:
-    """Return `tokens` and `d_model`, if both are set."""
+    """Return the rows and columns that the settings `tokens` and `d_model` give, if both are set."""
     return (request.rows, request.settings.d_model) if request.rows and request.settings.d_model else None
 
 

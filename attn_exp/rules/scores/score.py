@@ -18,7 +18,7 @@ class Score(Rule):
     pairs: ClassVar[bool] = False
 
     def pair(self, q: Array, k: Array, head: Array | int) -> Array:
-        """Return the scores `[... t s]` of queries `[... t d]` and keys `[... s d]`; called if `pairs`."""
+        """Return the scores `[... t s]` of queries `[... t d]` and keys `[... s d]`; needed if `pairs` is set."""
         raise NotImplementedError
 
     def pair_twin(self, query: Sequence[float], key: Sequence[float], head: int) -> float:
