@@ -134,7 +134,7 @@ def cut_tasks(shape: tasks.Shape, threads: int | None, rows: int, entire: bool, 
     """Cut a problem into enough tasks to occupy all threads; each task is then split into `pieces_per_task` jobs."""
     count = count_threads(shape, threads)
     parts = count if rows >= tasks.ROWS or count == 1 else 2 * count  # blocks that skip keys have unequal work
-    return tasks.tasks(shape, -(-parts // pieces_per_task), rows, entire)
+    return tasks.make_tasks(shape, -(-parts // pieces_per_task), rows, entire)
 
 
 def run_jobs(

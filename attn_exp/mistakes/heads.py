@@ -176,7 +176,7 @@ def tile_tokens(setup: Setup, heads: Array) -> Array:
 # The projections of a layer
 
 
-def without_bias(affected: str) -> Change:
+def drop_bias(affected: str) -> Change:
 
     def project(step: Step, side: str, x: Array, arrays: Arrays) -> Any:
         kept = {name: array for name, array in arrays.items() if name != f"b_{side}"}
@@ -185,7 +185,7 @@ def without_bias(affected: str) -> Change:
     return around("project", project)
 
 
-without_output_bias = around("finish", lambda finish, setup, merged, weight, bias: finish(setup, merged, weight, None))
+drop_output_bias = around("finish", lambda finish, setup, merged, weight, bias: finish(setup, merged, weight, None))
 
 
 def change_projections(affected: str, transform: Callable[[Array], Array]) -> Change:
@@ -452,9 +452,9 @@ MISTAKES = {
         seen="Fast-LLM PR 398; candle-vllm PR 167; Qwen2 loaded as Llama",
         stage="q",
         changes=(
-            lambda recipe: without_bias("qkv")(without_output_bias(recipe)),
-            *(without_bias(sides) for sides in ("qkv", "q", "k", "qk")),
-            without_output_bias,
+            lambda recipe: drop_bias("qkv")(drop_output_bias(recipe)),
+            *(drop_bias(sides) for sides in ("qkv", "q", "k", "qk")),
+            drop_output_bias,
         ),
         needs=("bias",),
     ),
@@ -463,7 +463,7 @@ MISTAKES = {
         fix="v = x @ W_v + b_v",
         seen="ANEForge PR 253",
         stage="v",
-        changes=(without_bias("v"),),
+        changes=(drop_bias("v"),),
         needs=("bias",),
     ),
     "no_output_projection": Mistake(

@@ -20,7 +20,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from attn_exp import arrays
 from attn_exp.arrays import Array
 from attn_exp.errors import UserError, given
-from attn_exp.forms._blocks.tasks import LEAST_ROWS, ROWS, Run, Shape, Task, union
+from attn_exp.forms._blocks.tasks import LEAST_ROWS, ROWS, Run, Shape, Task, join_spans
 from attn_exp.forms.form import coarser
 from attn_exp.rules.grid import Grid
 from attn_exp.rules.masks.mask import AllOf, Mask, Span
@@ -196,7 +196,7 @@ def find_span(operands: Operands, task: Task) -> Span:
         first_position = task.rows.start + int(offset[batch] if offset.ndim else offset)
         last_position = first_position + task.rows.stop - task.rows.start - 1
         spans.append(AllOf(masks).span(batch, first_position, last_position, keys))
-    return union(spans)
+    return join_spans(spans)
 
 
 def rows_per_task(operands: Operands) -> int:

@@ -112,7 +112,7 @@ class Run(NamedTuple):
     masked: tuple[tuple[int, int], ...] = ()
 
 
-def tasks(shape: Shape, parts: int, block: int = ROWS, entire: bool = False) -> list[Task]:
+def make_tasks(shape: Shape, parts: int, block: int = ROWS, entire: bool = False) -> list[Task]:
     """Cut the problem into tasks that fill one tile each; the tasks are smaller if there would be fewer than `parts`.
 
     A tile holds a run of keys, or all keys if `entire` rows are needed at once.
@@ -162,7 +162,7 @@ def cut_runs(span: Span, most: int) -> Iterator[Run]:
         yield Run(first, last, tuple((left, right) for left, right in outside_every if left < right))
 
 
-def union(spans: Sequence[Span]) -> Span:
+def join_spans(spans: Sequence[Span]) -> Span:
     """Return the span of several examples together: keys that some example may see, and keys that all examples see."""
     some_start, some_stop, every_start, every_stop = zip(*spans, strict=True)
     return Span(min(some_start), max(some_stop), max(every_start), min(every_stop))

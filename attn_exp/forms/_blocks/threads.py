@@ -68,7 +68,7 @@ class Holder:
                 if self.calls == 0:
                     self.hold.restore_original_limits()
 
-    def forked(self) -> None:
+    def reset_after_fork(self) -> None:
         """Forget all calls, in a forked child: their threads do not exist there."""
         self.lock = threading.Lock()
         if self.calls:
@@ -90,13 +90,13 @@ class Pool:
     def renew(self) -> None:
         """Start again without threads; a forked child must, because it has none."""
         self.threads: list[int] = []
-        self.executor = ThreadPoolExecutor(MOST, initializer=self.note)
-        self.shunned: int | None = None
+        self.executor = ThreadPoolExecutor(MOST, initializer=self.record_thread)
+        self.avoided: int | None = None
 
-    def note(self) -> None:
+    def record_thread(self) -> None:
         self.threads.append(threading.get_native_id())
 
-    def keep_away(self) -> None:
+    def avoid_callers_processor(self) -> None:
         """Keep the pool's threads off the processor that the caller runs on.
 
         If other processors look busy, as idle processors of a virtual machine do, Linux wakes a thread on the
@@ -105,12 +105,12 @@ class Pool:
         processor = CPU() if CPU else None
         if (
             processor is not None
-            and processor != self.shunned
+            and processor != self.avoided
             and all(processes.keep_off(processor, thread) for thread in self.threads)
         ):
-            self.shunned = processor
+            self.avoided = processor
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """Stop the threads unless they are at work, so that the process can fork safely."""
         if not HOLDER.calls:
             self.executor.shutdown()
@@ -121,8 +121,8 @@ POOL = Pool()
 """One per process, because threads belong to the process."""
 
 if hasattr(os, "register_at_fork"):  # Windows has no such function
-    os.register_at_fork(before=POOL.end, after_in_child=POOL.renew)
-    os.register_at_fork(after_in_child=HOLDER.forked)
+    os.register_at_fork(before=POOL.stop, after_in_child=POOL.renew)
+    os.register_at_fork(after_in_child=HOLDER.reset_after_fork)
 
 
 def run_together(work: Callable[[Iterator[Task]], None], tasks: Iterable[Task], threads: int) -> None:
@@ -140,7 +140,7 @@ def run_together(work: Callable[[Iterator[Task]], None], tasks: Iterable[Task], 
 
     helpers = min(threads, len(queue)) - 1
     if helpers:
-        POOL.keep_away()
+        POOL.avoid_callers_processor()
     futures = [POOL.executor.submit(job) for _ in range(helpers)]
     job()
     for future in futures:

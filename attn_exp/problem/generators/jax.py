@@ -23,7 +23,7 @@ import numpy as np
 from attn_exp.arrays import Array, Shape
 from attn_exp.errors import UserError
 from attn_exp.problem.generators.generator import Generator, Start
-from attn_exp.problem.generators.torch import fused, polynomial
+from attn_exp.problem.generators.torch import multiply_add, polynomial
 
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 PARITY = 0x1BD11BDA
@@ -118,7 +118,7 @@ class Jax:
 def uniform(key: Array, shape: Shape, low: np.float32, high: np.float32) -> Array:
     """Return float32 numbers in `[low, high)`, each made from 23 bits of a 32-bit word."""
     words = random_bits(key, math.prod(shape)) >> np.uint32(9) | np.uint32(0x3F800000)
-    numbers = fused(words.view(np.float32) - np.float32(1), high - low, low)
+    numbers = multiply_add(words.view(np.float32) - np.float32(1), high - low, low)
     return np.maximum(numbers, low).reshape(shape)
 
 

@@ -22,13 +22,13 @@ from attn_exp.problem.sources.source import INPUT, Source, SourceRequest, Vector
 NAMES = registry.names(__path__, without=("source",))
 
 
-CALLED = {"text": "words"}
+SOURCE_NAMES = {"text": "words"}
 """The name of the source that a setting selects, if the two names differ."""
 
 
-def find(setting: str) -> Source:
+def find_source(setting: str) -> Source:
     names = (*NAMES, *registry.outside(__name__))
-    name = CALLED.get(setting, setting.removeprefix("source."))
+    name = SOURCE_NAMES.get(setting, setting.removeprefix("source."))
     if name not in names:
         raise UserError(
             unknown(
@@ -50,7 +50,7 @@ def source_settings(settings: Embeddings) -> dict[str, Any]:
     }
 
 
-def with_tokens(settings: Embeddings, section: str = INPUT) -> Embeddings:
+def load_token_names(settings: Embeddings, section: str = INPUT) -> Embeddings:
     if not isinstance(settings.tokens, str):
         return settings
     from attn_exp.problem.from_files import read_tokens  # noqa: PLC0415 - most runs read no files
@@ -66,19 +66,21 @@ def select_source(
     Raises:
         UserError: several sources are selected, or an unknown one, or its settings are invalid or incomplete.
     """
-    settings, selected = with_tokens(settings, section), source_settings(settings)
+    settings, selected = load_token_names(settings, section), source_settings(settings)
     if len(selected) > 1:
         first_key, second_key = list(selected)[:2]
         array_name = "x" if section == INPUT else "the memory"
         chosen = [
-            CALLED.get(key, key) for key in (first_key, second_key) if section == INPUT and key in ("text", "file")
+            SOURCE_NAMES.get(key, key)
+            for key in (first_key, second_key)
+            if section == INPUT and key in ("text", "file")
         ]
         hint = f"; embeddings={chosen[0]} unsets the other" if chosen else ""
         raise UserError(
             f"{section}.{first_key} and {section}.{second_key} both define {array_name}; give only one of them{hint}"
         )
     for key, value in selected.items():
-        member = find(key)
+        member = find_source(key)
         if any(getattr(settings, name) is None for name in member.needs):
             needs = " and ".join(f"{section}.{name}" for name in member.needs)
             raise UserError(f"{section}.{key} needs {needs}")
@@ -146,7 +148,7 @@ def read_input(settings: Embeddings, source: RandomSource, drawn: Arrays | None 
         UserError: there is no starting stage, or several; an array is ragged or empty, or a number in it is not finite;
             or the numbers of tokens and vectors differ.
     """
-    settings, drawn = with_tokens(settings), drawn or {}
+    settings, drawn = load_token_names(settings), drawn or {}
     vectors = embed(settings, source)
     check_given_once(settings, vectors, drawn)
     from_source = Vectors(None) if vectors is None else vectors
@@ -217,11 +219,11 @@ def complete_memory(memory: Embeddings, d_model: int | None, distribution: str |
         raise UserError(
             f"{MEMORY}.{stage}: a memory has only vectors, which W_k and W_v project; give {MEMORY}.vectors"
         )
-    memory = with_tokens(memory, MEMORY)
+    memory = load_token_names(memory, MEMORY)
     selected = list(source_settings(memory))
     if memory.distribution is None and (not selected or memory.text is not None):
         memory = replace(memory, distribution=distribution or "normal")
-    open_width = not selected or "d_model" in find(selected[0]).needs
+    open_width = not selected or "d_model" in find_source(selected[0]).needs
     return replace(memory, d_model=d_model) if open_width and memory.d_model is None else memory
 
 
@@ -252,7 +254,7 @@ def key_names(memory: Embeddings, count: int) -> tuple[str, ...]:
         memory = replace(memory, tokens=registry.module(__name__, "words").list_words(memory.text), text=None)
     if source_settings(memory) or any(getattr(memory, name) is not None for name in LATER_STAGES):
         raise UserError(f"{MEMORY}: the keys are given, so it may only name them, in {MEMORY}.tokens")
-    return token_names(choose_names(with_tokens(memory, MEMORY), None), count, MEMORY, "m")
+    return token_names(choose_names(load_token_names(memory, MEMORY), None), count, MEMORY, "m")
 
 
 def memory_size(config: Config, x: tuple[int, int]) -> tuple[int, int] | None:

@@ -45,7 +45,7 @@ class Rope(Position):
     def turn(self, heads: Array, positions: Array) -> Array:
         size = self.size or heads.shape[-1]
         angles = self.angles(positions, size)
-        return rotated(heads, np.cos(angles), np.sin(angles), self.interleaved)
+        return rotate_pairs(heads, np.cos(angles), np.sin(angles), self.interleaved)
 
     def angles(self, positions: Array, size: int) -> Array:
         """Return the angle of each pair at each position, `[t pairs]`."""
@@ -69,7 +69,7 @@ class Rope(Position):
         return position / self.stretch * math.pow(self.base, -2 * pair / size)
 
 
-def rotated(heads: Array, cosines: Array, sines: Array, interleaved: bool = False) -> Array:
+def rotate_pairs(heads: Array, cosines: Array, sines: Array, interleaved: bool = False) -> Array:
     """Rotate each pair `(a, b)` to `(a cos - b sin, a sin + b cos)`; features past `2 * pairs` are unchanged.
 
     `heads` `[... t d]`; `cosines`, `sines` `[... t pairs]`. Every step is rounded to the type of `heads`.
@@ -117,7 +117,7 @@ def rotary_embedding(
             f"expected {size // 2} for {size} features"
         )
     cosines, sines = (cache if position_ids is None else cache[position_ids] for cache in (cos_cache, sin_cache))
-    rotated_heads = rotated(heads, cosines[:, None], sines[:, None], interleaved)
+    rotated_heads = rotate_pairs(heads, cosines[:, None], sines[:, None], interleaved)
     return rotated_heads.swapaxes(1, 2).reshape(x.shape) if x.ndim == 3 else rotated_heads
 
 
