@@ -79,8 +79,9 @@ class Arranged:
 class Traced(NamedTuple):
     """Every stage of one call of `attention`; a stage that the form never computes is None.
 
-    `logits` (scaled), `capped`, `masked`, `weights` `[b h t s]` are ONNX's `qk_matmul_output` in modes 0, 1, 2 and 3.
-    `present_key`, `present_value` `[b g s d]` concatenate past and new keys and values: the past of the next call.
+    - `logits` (scaled), `capped`, `masked`, `weights`: `[b h t s]`, ONNX's `qk_matmul_output` in modes 0, 1, 2 and 3.
+    - `output`: what `attention` returns.
+    - `present_key` `[b g s d]`, `present_value` `[b g s e]`: past and new keys and values, the past of the next call.
     """
 
     logits: Array | None

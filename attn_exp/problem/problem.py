@@ -121,7 +121,7 @@ def project_qkv(problem: Problem, encode: Callable[[Array], Array] = lambda x: x
 
 
 def make_late_problem(config: Config, given: Input) -> Problem:
-    """Return a problem that starts after the projections: from q and k, or from weights."""
+    """Return a problem that starts after the projections, from q and k or from weights."""
     if config.projections.source != "none":
         raise UserError("the input is already projected; use projections=none")
     given_names = [*config.projections.given, *config.projections.printed]

@@ -137,7 +137,10 @@ def even_length(length: int, most: int) -> int:
 
 
 def pack_heads(shape: Shape, rows: int, blocks_per_tile: int, parts: int) -> tuple[int, int, int]:
-    """Return the numbers of examples, key/value heads and query heads in a tile; it has room for `blocks_per_tile`."""
+    """Return how many examples, key/value heads and query heads a tile with room for `blocks_per_tile` blocks holds.
+
+    They are fewer if there would be fewer than `parts` tiles.
+    """
     blocks = shape.batches * shape.groups * shape.members * -(-shape.rows // max(1, rows))
     blocks_per_tile = min(blocks_per_tile, -(-blocks // parts))
     members = max(1, min(shape.members, blocks_per_tile))

@@ -33,7 +33,7 @@ class Mask(Rule):
     """A rule that determines which keys each query may attend to. `AllOf` and `AnyOf` join several masks."""
 
     def allows(self, grid: Grid) -> Array | bool:
-        """Return booleans that broadcast to the grid; True = may attend."""
+        """Return which keys the queries of the grid may see, as booleans that broadcast to the grid."""
         raise NotImplementedError
 
     def span(self, batch: int, first: int, last: int, keys: int) -> Span:
