@@ -203,8 +203,13 @@ def attention(  # noqa: PLR0913 - the inputs and attributes of the operator
         ValueError: shapes do not match (the message gives the axis and both lengths), a side of the window is below -1,
             or a query can see NaN.
     """
-    mask_off = attn_mask is past_key is past_value is nonpad_kv_seqlen is None
-    if mask_off and softmax_precision is q_num_heads is kv_num_heads is None and type(form) is str and form == AUTO:
+    has_no_mask_or_past = attn_mask is past_key is past_value is nonpad_kv_seqlen is None
+    if (
+        has_no_mask_or_past
+        and softmax_precision is q_num_heads is kv_num_heads is None
+        and type(form) is str
+        and form == AUTO
+    ):
         answer = (
             attend_at_once(query, key, value, scale, is_causal) if is_plain(scale, is_causal, softcap, window) else None
         )

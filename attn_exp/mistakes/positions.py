@@ -33,7 +33,7 @@ def shift_positions(affected: str, shift: int) -> Change:
     return instead(place=place)
 
 
-def change_pairs(replacement: Callable[[Position], Position | None]) -> Change:
+def replace_positions(replacement: Callable[[Position], Position | None]) -> Change:
     return lambda recipe: replace(
         recipe, positions=tuple(replacement(position) or position for position in recipe.positions)
     )
@@ -79,13 +79,13 @@ MISTAKES = {
         seen="transformers issue 25199; LLMs-from-scratch issues 746 to 838",
         stage="q",
         changes=(
-            change_pairs(
+            replace_positions(
                 lambda position: (
                     replace(position, interleaved=not position.interleaved) if isinstance(position, Rope) else None
                 )
             ),
-            change_pairs(lambda position: Mixed(position) if isinstance(position, Rope) else None),
-            change_pairs(
+            replace_positions(lambda position: Mixed(position) if isinstance(position, Rope) else None),
+            replace_positions(
                 lambda position: Mixed(position, uses_even_angle=True) if isinstance(position, Rope) else None
             ),
         ),

@@ -139,6 +139,7 @@ def draw_matrix(settings: Draw, key: str, source: RandomSource) -> Array:
     )
     name = array_name(key)
     generator = choose_source(*spell_seed(settings, key), source, draws_once=not settings.by_row)
+    # with `by_row`, a separate call draws each row
     shape, calls = (settings.shape[-1:], math.prod(settings.shape[:-1])) if settings.by_row else (settings.shape, 1)
     matrices = np.stack([generator.array(name, distribution, shape) for _ in range(calls)]).reshape(
         -1, *settings.shape[-2:]

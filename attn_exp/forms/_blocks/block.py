@@ -194,8 +194,8 @@ def sum_online(block: Block) -> Sums:
     Source: Milakov and Gimelshein 2018, "Online normalizer calculation for softmax".
     """
     context, total, anchor, extra = empty_sums(block)
-    for run, tile, anchor, step in anchor_runs(block):  # noqa: B007 - the last anchor is that of the sums
-        powers, factor = np.exp(tile, out=tile), np.exp(step)
+    for run, tile, anchor, log_factor in anchor_runs(block):  # noqa: B007 - the last anchor is that of the sums
+        powers, factor = np.exp(tile, out=tile), np.exp(log_factor)
         total = total * factor + powers.sum(axis=-2)
         context = context * factor[..., None] + weighted_sums(powers.mT, block.v[..., run.start : run.stop, :])
     return Sums(context, total, anchor, extra)
@@ -286,11 +286,11 @@ def summarize_block(block: Block, key_edges: Array) -> tuple[Sums, RowStatistics
     moment, first_key = total, total
     cells_so_far = np.zeros((*total.shape, len(key_edges) - 1), total.dtype)
     for run, tile, anchor, log_factor in anchor_runs(block):  # noqa: B007 - the last anchor is that of the sums
-        powers, step = np.exp(tile), np.maximum(log_factor, np.finfo(tile.dtype).min)
-        factor = np.exp(step)
+        powers, finite_log_factor = np.exp(tile), np.maximum(log_factor, np.finfo(tile.dtype).min)
+        factor = np.exp(finite_log_factor)
         np.maximum(tile, np.finfo(tile.dtype).min, out=tile)  # -inf times a power of 0 would be NaN
         np.multiply(tile, powers, out=tile)
-        moment = factor * (moment + step * total) + tile.sum(axis=-2)
+        moment = factor * (moment + finite_log_factor * total) + tile.sum(axis=-2)
         total = total * factor + powers.sum(axis=-2)
         context = context * factor[..., None] + weighted_sums(powers.mT, block.v[..., run.start : run.stop, :])
         first_key = first_key * factor + (powers[..., 0, :] if run.start == 0 else 0)
@@ -303,11 +303,11 @@ def summarize_block(block: Block, key_edges: Array) -> tuple[Sums, RowStatistics
 def divide_by_total(sums: Sums, moment: Array, first_key: Array, cells: Array) -> RowStatistics:
     anchor = np.where(np.isneginf(sums.anchor), 0, sums.anchor)
     top = anchor if sums.extra is None else np.maximum(sums.anchor, sums.extra)
-    step = np.maximum(sums.anchor - top, np.finfo(moment.dtype).min)
-    factor = np.exp(step)
+    log_factor = np.maximum(sums.anchor - top, np.finfo(moment.dtype).min)
+    factor = np.exp(log_factor)
     total = sums.total * factor
     whole_total = np.where(total == 0, 1, total) if sums.extra is None else total + np.exp(sums.extra - top)
-    entropy = (np.log(whole_total) * total - factor * (moment + step * sums.total)) / whole_total
+    entropy = (np.log(whole_total) * total - factor * (moment + log_factor * sums.total)) / whole_total
     largest = np.where(sums.total == 0, 0, factor / whole_total)
     return RowStatistics(
         entropy, largest, first_key * factor / whole_total, cells * factor[..., None] / whole_total[..., None]

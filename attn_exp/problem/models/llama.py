@@ -111,6 +111,7 @@ def rope(config: Config) -> dict[str, Any]:
         )
     values = {"rope_theta": config["rope_theta"], **scaling}
     if scaling_type == "llama3":
+        # the original context: a field of its own, or one of the scaling, or that of the model
         context = config["original_max_position_embeddings"]
         with_context = {"original_max_position_embeddings": config["max_position_embeddings"], **values}
         values = with_context if context is None else with_context | {"original_max_position_embeddings": context}
