@@ -94,7 +94,7 @@ def test_an_archive_that_unpacks_without_end_is_refused_unread(tmp_path: Path) -
         for _ in range(300):
             member.write(b"a\0\0\0" * 250_000)
     with pytest.raises(ValueError, match=r"tokens takes 300,000,\d* bytes; at most"):
-        numpy_files.look_into_archive(path)
+        numpy_files.list_archive(path)
 
 
 def test_arrays_that_share_their_bytes_are_no_run(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from attn_exp import forms
 from attn_exp.arrays import Array, Shape, bfloat16
 from attn_exp.errors import chosen
 from attn_exp.errors import given as quote
-from attn_exp.forms._blocks.plain import FEW, attend_at_once
+from attn_exp.forms._blocks.plain import FEW_LOGITS, attend_at_once
 from attn_exp.forms.steps import join_heads, split
 from attn_exp.forms.trace import Trace
 from attn_exp.rules.grid import broadcast_misfit
@@ -47,10 +47,12 @@ NO_WINDOW = (-1, -1)
 
 @dataclass(frozen=True)
 class Arranged:
-    """Queries `[b h t d]`, keys `[b g s d]` and values `[b g s e]`, past included, and the layout of the inputs.
+    """The inputs in one layout, and what is needed to give the output the layout that they had.
 
-    `past`: the number of past keys. `given_axes`: the number of axes of the inputs, 2, 3 or 4. `side_by_side`: whether
-    the last axis of the inputs holds all heads.
+    - `query`, `key`, `value`: `[b h t d]`, `[b g s d]`, `[b g s e]`, past keys and values included.
+    - `past`: the number of past keys.
+    - `given_axes`: the number of axes that the inputs had, 2, 3 or 4.
+    - `side_by_side`: whether the last axis of the inputs held all heads.
     """
 
     query: Array
@@ -69,7 +71,7 @@ class Arranged:
         return context if context.ndim == self.given_axes else context.reshape(context.shape[-2:])
 
     def restore_axes(self, array: Any) -> Any:
-        """Remove the batch and head axes of an array `[b h ...]` if the inputs had none; return None for None."""
+        """Return an array `[b h ...]`, or None, without batch and head axes if the inputs had none."""
         one_head = self.given_axes == 2 and not self.side_by_side
         return array.reshape(array.shape[-2:]) if one_head and array is not None else array
 
@@ -77,8 +79,9 @@ class Arranged:
 class Traced(NamedTuple):
     """Every stage of one call of `attention`; a stage that the form never computes is None.
 
-    `logits` (scaled), `capped`, `masked`, `weights` `[b h t s]` are ONNX's `qk_matmul_output` in modes 0, 1, 2 and 3.
-    `present_key`, `present_value` `[b g s d]` concatenate past and new keys and values: the past of the next call.
+    - `logits` (scaled), `capped`, `masked`, `weights`: `[b h t s]`, ONNX's `qk_matmul_output` in modes 0, 1, 2 and 3.
+    - `output`: what `attention` returns.
+    - `present_key` `[b g s d]`, `present_value` `[b g s e]`: past and new keys and values, the past of the next call.
     """
 
     logits: Array | None
@@ -167,19 +170,19 @@ def attention(  # noqa: PLR0913 - the inputs and attributes of the operator
 
     - `attn_mask`: booleans, True = may attend, or numbers added to the logits. It broadcasts to `[b h t s]` from the
       right; a shorter last axis forbids the keys past its end (a last axis of length 1 applies to every key).
-    - `is_causal`: query i sees key j iff `j <= i + offset`. Every mask that is given must allow a place.
+    - `is_causal`: query i sees key j iff `j <= i + offset`. A query sees a key only if every given mask allows it.
     - `scale`: the factor of the scores, `1 / sqrt(d)` if None.
     - `softcap`: c replaces each logit by `c tanh(logit / c)`, before any mask; 0 is off.
     - `window`: `(left, right)` allows `i + offset - left <= j <= i + offset + right`; -1 leaves a side open.
-    - `past_key`, `past_value` `[b g p d]`, `[b g p e]`: earlier keys and values (the KV cache); offset is p.
-    - `nonpad_kv_seqlen` `[b]`: the number of keys that are not padding; offset is that number minus t. Without past
-      keys or lengths, offset is 0.
+    - `past_key`, `past_value` `[b g p d]`, `[b g p e]`: earlier keys and values (the KV cache). The offset is then p.
+    - `nonpad_kv_seqlen` `[b]`: the number of keys that are not padding. The offset is then that number minus t. Without
+      past keys or lengths, the offset is 0.
     - `softmax_precision`: the dtype of the softmax, as a NumPy dtype or ONNX's number; the input's if None.
     - `form`: the implementation, a name in `attn_exp/forms/`; `auto` selects the fastest, and uses all cores for large
       problems. The function is safe to call from several threads and in process pools.
 
-    float16 and bfloat16 are rounded after every stage, and queries and keys are each multiplied by the square root of
-    the scale before their product, as the operator defines it. Their sums are formed in float32.
+    In float16 and bfloat16, every stage is rounded, but sums are formed in float32. Queries and keys are each
+    multiplied by the square root of the scale before their product, as the operator defines it.
 
     Compared with `torch.nn.functional.scaled_dot_product_attention`:
 
@@ -200,8 +203,13 @@ def attention(  # noqa: PLR0913 - the inputs and attributes of the operator
         ValueError: shapes do not match (the message gives the axis and both lengths), a side of the window is below -1,
             or a query can see NaN.
     """
-    mask_off = attn_mask is past_key is past_value is nonpad_kv_seqlen is None
-    if mask_off and softmax_precision is q_num_heads is kv_num_heads is None and type(form) is str and form == AUTO:
+    has_no_mask_or_past = attn_mask is past_key is past_value is nonpad_kv_seqlen is None
+    if (
+        has_no_mask_or_past
+        and softmax_precision is q_num_heads is kv_num_heads is None
+        and type(form) is str
+        and form == AUTO
+    ):
         answer = (
             attend_at_once(query, key, value, scale, is_causal) if is_plain(scale, is_causal, softcap, window) else None
         )
@@ -238,12 +246,12 @@ def is_plain(scale: Any, is_causal: Any, softcap: Any, window: Any) -> bool:
 def find_form(name: str, inputs: Arranged, rules: Rules) -> forms.Form:
     """Return the form of that name; `auto` is `matrix` for few logits, `blockwise` for many.
 
-    Half precision is rounded after every stage, as is a softmax with its own dtype, so both need `matrix`.
+    Half precision, and a softmax with its own dtype, need `matrix`, which rounds every stage.
     """
     name = chosen(name, (AUTO, *forms.names()), "form")
     if name == AUTO:
         rounds_stages = inputs.query.dtype.itemsize <= 2 or rules.softmax_dtype is not None
-        name = "matrix" if rounds_stages or math.prod(inputs.logits_shape) <= FEW else "blockwise"
+        name = "matrix" if rounds_stages or math.prod(inputs.logits_shape) <= FEW_LOGITS else "blockwise"
     refusal = forms.refuses(name, rules)
     if refusal:
         raise ValueError(f"form={name} cannot compute this: {refusal}")
@@ -251,7 +259,10 @@ def find_form(name: str, inputs: Arranged, rules: Rules) -> forms.Form:
 
 
 def attend(form: forms.Form, inputs: Arranged, rules: Rules) -> Trace:
-    """Compute the form; in half precision the square root of the scale multiplies q and k before their product."""
+    """Return the trace of a form.
+
+    In half precision, q and k are each multiplied by the square root of the scale before their product.
+    """
     q, k = inputs.query, inputs.key
     if q.dtype.itemsize > 2:
         return form.attend(q, k, inputs.value, rules)
@@ -264,10 +275,10 @@ POSITION_AXES = ("batch", "head", "token", "entry")
 
 
 def report_nan(context: Array, inputs: Arranged, rules: Rules, leaks: str | None = None) -> None:
-    """Raise an error for the NaN or infinity in the input that made the output NaN; do nothing if no output is NaN.
+    """Raise an error that locates the NaN or infinity in the input, if the output contains NaN.
 
-    Two cases give only a warning. With `leaks`, a form declares why values at masked keys can reach its output. If
-    finite inputs gave NaN, an intermediate result overflowed, as the operator's definition implies.
+    Two cases give only a warning. The NaN or infinity is at a masked key, and `leaks` says why it can reach the output
+    of this form. Or the inputs are finite, and an intermediate result overflowed, as the operator's definition implies.
 
     Raises:
         ValueError: a query attends to the NaN or infinity.
@@ -418,7 +429,7 @@ def check_axis(name: str, array: Array, axis: int, expected: int, as_in: str) ->
 
 
 def read_masks(is_causal: Any, window: Any, lengths: Shape | None) -> list[Mask]:
-    """Return the masks that the settings describe; an empty batch has no lengths and needs no padding mask."""
+    """Return the masks that the settings describe; without `lengths` there is no padding mask."""
     if not isinstance(window, tuple | list | np.ndarray) or len(window) != 2:
         raise ValueError(f"window={quote(window)}: expected (left, right)")
     if not isinstance(is_causal, int | np.bool_ | np.integer) or is_causal not in (0, 1):
@@ -463,7 +474,7 @@ def read_lengths(lengths_given: ArrayLike, arranged: Arranged) -> Shape:
 
 
 def read_attn_mask(attn_mask: ArrayLike | None, arranged: Arranged) -> tuple[list[Mask], list[Score]]:
-    """Return the mask and the bias of an `attn_mask`; -inf becomes a mask, so that masked values cannot leak."""
+    """Return the mask and the bias of an `attn_mask`; its -inf become a mask, so that masked values cannot leak."""
     if attn_mask is None:
         return [], []
     mask = np.atleast_1d(read_array(attn_mask, "attn_mask"))

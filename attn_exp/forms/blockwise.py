@@ -14,21 +14,22 @@ from attn_exp.arrays import Array
 from attn_exp.forms._blocks import block, tasks
 from attn_exp.forms._blocks.block import SummaryBuilder, Sums, compute_whole_rows, summarize_block
 from attn_exp.forms._blocks.operands import Operands, Scratch, allocate_scratch, find_span, lend_memory, rows_per_task
-from attn_exp.forms._blocks.plain import READING, all_finite
+from attn_exp.forms._blocks.plain import LOGITS_PER_KEY_READ, all_finite
 from attn_exp.forms._blocks.tasks import LEAST_ROWS, Task, cut_range
 from attn_exp.forms._blocks.threads import default_threads, one_blas_thread, run_together
 from attn_exp.forms.form import Form
 from attn_exp.forms.trace import CELLS, Trace
 from attn_exp.rules.rules import Rules
 
-# `attend` cuts the problem into tasks (heads and queries), makes jobs of them (a task and a run of keys), computes each
-# job's sums on some thread, and divides them into the output
+# `attend` cuts the problem into tasks: some heads and some queries. A job is a task with all keys, or with a run of
+# keys if queries are few. Threads compute the sums of each job. The sums of a task, merged if necessary, give its part
+# of the output.
 
 Tell = Callable[[float], None] | None
 """A function that receives the fraction done; several threads call it."""
 
 LOGITS_PER_THREAD = 1 << 16
-"""Number of logits that make another thread worthwhile."""
+"""Each thread must have at least this many logits to compute, or else fewer threads are faster."""
 
 
 def attend(  # noqa: PLR0913 - four operands, and this form's own settings by keyword
@@ -44,11 +45,13 @@ def attend(  # noqa: PLR0913 - four operands, and this form's own settings by ke
 ) -> Trace:
     """Compute the same function as `matrix`; only the context and, for softmax, the log-sum-exp are formed.
 
-    `q` `[... h t d]`, `k` `[... g s d]`, `v` `[... g s e]`, with or without a batch axis. `threads` is the number of
-    threads, by default the usable cores if the problem is large enough; `rows` is the maximum number of queries in a
-    block, by default fewer if a mask lets blocks skip keys. `cells` adds the summary of the weights, with a heat map of
-    at most `cells` by `cells`; `tell` receives the fraction done. Half precision is computed in float32 and rounded
-    once.
+    `q` `[... h t d]`, `k` `[... g s d]`, `v` `[... g s e]`, with or without a batch axis. Half precision is computed in
+    float32 and rounded once.
+
+    - `threads`: the number of threads; by default, the usable cores if the problem is large enough.
+    - `rows`: the maximum number of queries in a block; by default, fewer if a mask lets blocks skip keys.
+    - `cells`: adds a summary of the weights, with a heat map of at most `cells` by `cells`.
+    - `tell`: a function that receives the fraction done.
 
     Source: Rabe and Staats 2021, "Self-attention Does Not Need O(n^2) Memory"; Dao et al. 2022, "FlashAttention".
     """
@@ -92,7 +95,7 @@ def attend(  # noqa: PLR0913 - four operands, and this form's own settings by ke
 
 
 def complete(q: Array, k: Array, v: Array | None, rules: Rules, tell: Tell = None) -> Trace:
-    """Compute the same function and the full matrix of weights `[... h t s]`, a block of rows at a time."""
+    """Compute what `attend` computes, and the full matrix of weights `[... h t s]`, a block of rows at a time."""
     operands = make_operands(q, k, v, rules)
     weights = np.empty((*operands.q.shape[:-1], k.shape[-2]), operands.q.dtype)
 
@@ -119,16 +122,19 @@ def make_operands(q: Array, k: Array, v: Array | None, rules: Rules) -> Operands
 
 
 def count_threads(shape: tasks.Shape, threads: int | None) -> int:
-    """Return the number of threads, by default as many as pay off; with few queries, reading the keys dominates."""
-    worth = shape.places + READING * shape.batches * shape.groups * shape.keys
+    """Return the number of threads: `threads`, or by default as many as make the computation faster.
+
+    With few queries, reading the keys takes most of the time, so it counts too.
+    """
+    worth = shape.logits + LOGITS_PER_KEY_READ * shape.batches * shape.groups * shape.keys
     return min(default_threads(), max(1, worth // LOGITS_PER_THREAD)) if threads is None else threads
 
 
 def cut_tasks(shape: tasks.Shape, threads: int | None, rows: int, entire: bool, pieces_per_task: int = 1) -> list[Task]:
-    """Cut a problem into enough tasks to occupy all threads if each task is split into so many runs of keys."""
+    """Cut a problem into enough tasks to occupy all threads; each task is then split into `pieces_per_task` jobs."""
     count = count_threads(shape, threads)
     parts = count if rows >= tasks.ROWS or count == 1 else 2 * count  # blocks that skip keys have unequal work
-    return tasks.tasks(shape, -(-parts // pieces_per_task), rows, entire)
+    return tasks.make_tasks(shape, -(-parts // pieces_per_task), rows, entire)
 
 
 def run_jobs(
@@ -139,7 +145,7 @@ def run_jobs(
     tell: Tell = None,
     entire: bool = False,
 ) -> None:
-    """Run jobs on several threads, each with its own buffers; with `entire`, these have room for whole rows."""
+    """Run jobs on several threads, each with its own buffers; with `entire`, the buffers have room for whole rows."""
     finished = count(1)
 
     def work_through(own_jobs: Iterator[Job]) -> None:
@@ -159,14 +165,19 @@ def run_jobs(
 # Few queries over many keys: keys are split among threads, and partial sums merged by their log-sum-exps
 
 KEY_PIECES = 16
-"""Number of runs of keys for few queries; independent of the thread count, so results do not depend on it."""
+"""Number of runs of keys for few queries; it is fixed, so that results do not depend on the number of threads."""
 
 LEAST_KEYS_PER_PIECE = 1 << 13
-"""Minimum number of keys in a piece, over all heads: fewer are read in less time than a thread takes to wake."""
+"""Minimum number of keys in a run, over all heads: reading fewer keys takes less time than waking a thread."""
 
 
 class Job(NamedTuple):
-    """A task and the run of keys to process; None for all keys."""
+    """A unit of work for one thread.
+
+    - `number`: the index of the job.
+    - `task`: the heads and queries to process.
+    - `keys`: the run of keys to process; None for all keys.
+    """
 
     number: int
     task: Task
@@ -179,7 +190,7 @@ def make_jobs(tasks: Sequence[Task], pieces: Sequence[slice | None] = (None,)) -
 
 
 def split_keys(operands: Operands) -> Sequence[slice | None]:
-    """Return the runs of keys, one per job, or a single None if cutting heads and queries is enough."""
+    """Return the runs of keys that each task is split into; a single None means that no task needs to be split."""
     shape, heads = operands.shape, max(1, operands.shape.batches * operands.shape.groups)
     if (
         heads >= KEY_PIECES
@@ -199,7 +210,7 @@ def split_keys(operands: Operands) -> Sequence[slice | None]:
 
 
 def merge_sums(parts: Sequence[Sums]) -> Sums:
-    """Merge sums over runs of keys into sums over all keys: `sum_i exp(anchor_i - largest_anchor) sums_i`."""
+    """Return the sums over all keys, given those over runs of keys: `sum_i exp(anchor_i - largest_anchor) sums_i`."""
     anchors = np.stack([np.zeros_like(part.total) if part.anchor is None else part.anchor for part in parts])
     largest_anchor = anchors.max(axis=0)
     factors = np.exp(anchors - np.where(np.isneginf(largest_anchor), 0, largest_anchor))
@@ -211,9 +222,9 @@ def merge_sums(parts: Sequence[Sums]) -> Sums:
 def write_merged_output(
     operands: Operands, tasks: Sequence[Task], parts: Sequence[Sums], context: Array, lse: Array
 ) -> None:
-    """Write the output of tasks whose keys were processed in pieces; `parts` are in the order of `make_jobs`.
+    """Write the output of tasks that were split into runs of keys; `parts` are in the order of `make_jobs`.
 
-    If finite parts add up to a sum that is not finite, the task is recomputed in one piece.
+    If the merged sums of a task are not finite, the task is computed again in one piece, safely.
     """
     pieces_per_task = len(parts) // len(tasks)
     with np.errstate(all="ignore"):
@@ -226,9 +237,9 @@ def write_merged_output(
 
 
 def write_output(sums: Sums, context: Array, lse: Array) -> None:
-    """Write a block's part of the output: `context / total` and `anchor + log(total)`.
+    """Write the context of a block, `context / total`, and its log-sum-exp, `anchor + log(total)`.
 
-    A logit without a key counts in the total, but not in the log-sum-exp.
+    The extra logit, which has no key, counts in the total of the context, but not in the log-sum-exp.
     """
     np.log(sums.total, out=lse)
     if sums.anchor is None:

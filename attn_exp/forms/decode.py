@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
     """Compute the same function as `matrix` under masks that hide later keys, one query at a time.
 
-    Step i sees only the cache: keys and values of positions up to its own, `i + offset`. Each step computes one row
-    `[h 1 s]`; the trace's weights and context collect the rows.
+    Step i sees only the cache: the keys and values at positions up to its own, `i + offset`. Each step computes one row
+    `[h 1 s]`; together, the rows are the weights and the context of the trace.
     """
     heads, rows, keys = q.shape[-3], q.shape[-2], k.shape[-2]
     weights = np.zeros((*q.shape[:-1], keys), q.dtype)
@@ -42,7 +42,8 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
 
 
 def refuses(rules: Rules) -> str | None:
-    """Return the reason if the masks let a query look ahead (decoding has no later keys), else None."""
+    """Return why these masks cannot be computed, or None if one of them hides later keys, which decoding lacks."""
+    # of two keys, a causal mask shows only the first to the query at position 0
     causal = any(mask.relative and mask.span(0, 0, 0, 2).some_stop < 2 for mask in rules.masks)
     return None if causal else "decoding has no later keys to look at; use mask=causal"
 

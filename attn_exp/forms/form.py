@@ -27,21 +27,21 @@ class Form:
     - `attend`: `(q, k, v, rules) -> Trace`, with `q` `[... h t d]`, `k` `[... g s d]`, `v` `[... g s e]` or None.
     - `refuses`: returns in one line why the form cannot compute these rules, or None if it can.
     - `dtype`: the widest type that it computes in; wider inputs are rounded to it.
-    - `matrices`: how many arrays `[h t s]` it holds at once; by default all five stages.
+    - `matrices`: how many arrays `[h t s]` it holds at once; by default the five stages from `scores` to `weights`.
     - `library`: the library that computes it, if that is not NumPy or Python itself.
-    - `mix`: adds the context to a trace that starts from given weights; None if the form cannot start there.
+    - `mix`: adds the context to a trace that starts from given weights; None if the form cannot start from weights.
     - `bends_last`: whether it can apply elementwise score rules after masking.
-    - `context_alone`: whether it returns only the context, so that it needs values.
+    - `context_alone`: whether it returns only the context; such a form needs values.
     - `takes_rows`: whether `attend` takes `rows`, the maximum number of queries in a block.
-    - `divides_last`: whether it sums powers times values before dividing by the sum of the powers, so that powers too
-      small for its type may be lost; tests then allow for them.
-    - `leaks`: why values at masked keys can reach its output; without it, a form promises that they cannot.
-    - `summarize`: `attend` with a summary of weights that the form never holds in full; its argument `tell` receives
-      the fraction done.
-    - `complete`: `attend` with the full weights, if the form does not have them anyway, and the same `tell`.
-    - `stacked`: `attend` for several problems at once, `[n 1 h t d]`, bit-identical to computing each alone; sweeps use
-      it for plain rules. Without it, problems are computed one after another.
-    - `reference`: which reference applies: `logits` through a normalizer, or `kernel`.
+    - `divides_last`: whether it multiplies exponentials by values first, and divides by the sum of the exponentials
+      last. Exponentials too small for its type may then be lost, which tests allow for.
+    - `leaks`: why values at masked keys can reach its output; None promises that they cannot.
+    - `summarize`: does what `attend` does, and adds a summary of the weights to the trace, for a form that never holds
+      all weights. Its argument `tell` is a function that receives the fraction done.
+    - `complete`: does what `attend` does, and adds the full weights to the trace, for such a form; it takes `tell` too.
+    - `stacked`: does what `attend` does for several problems at once, `[n 1 h t d]`, with bit-identical results. Sweeps
+      use it for plain rules. Without it, problems are computed one after another.
+    - `reference`: the reference that applies: `logits` through a normalizer, or `kernel`.
     - `plainest`: the name of the plainest form that computes the same function under any mask.
     """
 
@@ -63,17 +63,18 @@ class Form:
     plainest: str = "matrix"
 
     def keeping(self, weights: str, tell: Callable[[float], None] | None = None) -> Callable[..., Trace]:
-        """Return `attend`, `complete` or `summarize`, whichever keeps what the setting `weights` asks for.
+        """Return the function whose trace keeps what the setting `weights` asks for.
 
-        `full` keeps all weights; `auto` and `blocks` keep a summary of them.
+        `full` asks for all weights: `complete`. Other values ask for a summary of them: `summarize`. A form without
+        that function keeps what its `attend` keeps.
         """
         attend = self.complete if weights == "full" else self.summarize
         return self.attend if attend is None else functools.partial(attend, tell=tell)
 
     def computed_in(self, dtype: Any = np.float64) -> np.dtype[Any]:
-        """Return the dtype that the form computes in for an input dtype: the input's, or its own if that is coarser.
+        """Return the dtype in which the form computes: that of its input, or its own dtype if that is coarser.
 
-        Units in the last place, and whether two outputs differ only by rounding, are judged in this dtype.
+        Whether two outputs differ only by rounding is judged in this dtype.
         """
         return np.dtype(dtype) if self.dtype is None else coarser(np.dtype(dtype), np.dtype(self.dtype))
 

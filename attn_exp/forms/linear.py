@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
     """Compute `phi(q_i) sum_j phi(k_j) v_j / phi(q_i) sum_j phi(k_j)` with `phi(x) = elu(x) + 1`.
 
-    Shapes as in `matrix`. Without masks the cost grows with `t + s`, and no weights `[h t s]` are formed. A mask needs
-    a separate sum for each query; then the products `phi(q_i) . phi(k_j)` are formed for every pair.
+    Shapes as in `matrix`. Without masks, the cost grows with `t + s`, and no weights `[h t s]` are formed. With a mask,
+    each query needs its own sum, so the product `phi(q_i) . phi(k_j)` is formed for every pair.
 
     Source: Katharopoulos et al. 2020, "Transformers are RNNs", section 3.2.
     """
@@ -43,7 +43,7 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
 
 
 def refuses(rules: Rules) -> str | None:
-    """Return the reason if a rule needs logits, which linear attention never forms, else None."""
+    """Return why these rules cannot be computed, or None; linear attention forms no logits that they could change."""
     if rules.scores:
         return "linear attention forms no logits, so score rules have nothing to act on; use score=none"
     if not rules.normalizer.exponential:

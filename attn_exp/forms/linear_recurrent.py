@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
     """Compute the same function as `linear`, one query at a time, from `sum_j phi(k_j) v_j` and `sum_j phi(k_j)`.
 
-    These two sums are the state. Each query adds the keys that the previous query did not see: one step of constant
-    cost under the causal mask. If keys drop out of sight, as in a sliding window, the state is recomputed: subtracting
-    them would leave rounding errors or NaN.
+    These two sums are the state. Each query adds the keys that the previous query did not see. Under the causal mask,
+    that is one key, so each query has the same cost. If a query no longer sees a key, as in a sliding window, the
+    state is computed anew: subtracting the key would leave rounding errors or NaN.
 
     Source: Katharopoulos et al. 2020, "Transformers are RNNs", section 3.4.
     """

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
     """Compute the same function as `matrix`, by explicit loops over batches, heads, queries and keys.
 
-    Shapes as in `matrix`. Every stage of the trace is formed, one number at a time, each rounded to the type of `q`.
+    Shapes as in `matrix`. The trace has every stage. Each number is computed alone and rounded to the type of `q`.
     """
     keys = k.shape[-2]
     sizes = q.shape[-3], q.shape[-2], keys
@@ -91,9 +91,10 @@ def extra_logits(head: int, rules: Rules, masked: Array) -> Array | None:
 
 
 def stacked(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
-    """Compute many float64 problems `[n 1 h t d]` in parallel, each number by the steps of `attend`, in the same order.
+    """Compute many float64 problems `[n 1 h t d]` at once, with the same results as `attend`, bit by bit.
 
-    Rules that bend logits or replace the product of queries and keys are not supported.
+    Each number is computed by the steps of `attend` in the same order. Rules that bend logits, or replace the product
+    of queries and keys, are not supported.
     """
     return pipeline.attend(Recipe(rules, score=score_each, mix=add_values), q, k, v)
 

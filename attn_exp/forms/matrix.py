@@ -18,7 +18,7 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
     """Compute `normalizer(mask(scale * q k^T)) v` over whole arrays, by the steps of the pipeline.
 
     `q` `[... h t d]`, `k` `[... g s d]`, `v` `[... g s e]`; query head `i` reads key/value head `i // (h / g)`.
-    Every stage of the trace is formed, each rounded to the type of `q`.
+    The trace has every stage, each rounded to the type of `q`.
     """
     return pipeline.attend(Recipe(rules), q, k, v)
 

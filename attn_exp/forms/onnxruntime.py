@@ -1,4 +1,4 @@
-"""ONNX Runtime's operator `Attention` on the CPU, if installed, as an additional row for comparison, in float32."""
+"""ONNX Runtime's operator `Attention` on the CPU, in float32: one more row to compare with, if it is installed."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ OPSET, IR_VERSION = 24, 10
 def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
     """Compute the context with a model of one operator; masks and biases are passed as one array `[... h t s]`.
 
-    Shapes as in `matrix`. The output is rounded to the input's dtype, but no more precise than `DTYPE`. The
-    operator requires a scale above 0, a query and a key: for a negative scale the queries change sign, and without
-    keys the context is zero.
+    Shapes as in `matrix`. The output has the input's dtype, but is no more precise than float32. The operator requires
+    a scale above 0, and at least one query and key. For a negative scale, the queries change sign instead. Without
+    keys, the context is zero.
 
     Source: ONNX, operator `Attention`, opset 24; onnxruntime, `core/providers/cpu/llm/attention.cc`.
     """
@@ -49,7 +49,7 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
 
 
 def refuses(rules: Rules) -> str | None:
-    """Return why this form cannot run: a rule that ONNX's operator cannot express, or a missing package; else None."""
+    """Return why this form cannot run, or None: a package is missing, or the operator cannot express a rule."""
     if not find_spec("onnxruntime") or not find_spec("onnx"):
         return "ONNX Runtime is not installed: pip install onnxruntime onnx"
     import onnxruntime  # noqa: PLC0415 - only if this form is used
@@ -61,7 +61,7 @@ def refuses(rules: Rules) -> str | None:
 
 
 def fill_empty_heads(heads: Array) -> Array:
-    """Replace heads of size 0, which the operator rejects, with heads of a single 0: their logits are 0 as well."""
+    """Replace heads of size 0 with heads of a single 0: the logits are 0 as well, and the operator accepts them."""
     return heads if heads.shape[-1] else np.zeros((*heads.shape[:-1], 1), heads.dtype)
 
 

@@ -1,8 +1,8 @@
 """Attention as a list of replaceable steps on whole arrays `[... h t s]`.
 
 The steps are plain functions in the fields of `Recipe`. The form `matrix` runs the list, for one problem, a batch or
-all seeds of a sweep at once, and so does each layer of a model; a mistake is the list with some steps replaced, and
-several mistakes can be chained. Each step gets a `Setup`, the rules and all sizes, before its arrays.
+all seeds of a sweep at once. Each layer of a model runs it too. A mistake is the list with some steps replaced, and
+several mistakes can be chained. Most steps take a `Setup`, the rules and all sizes, before their arrays.
 """
 
 from __future__ import annotations
@@ -27,10 +27,13 @@ Step = Callable[..., Any]
 class Norm:
     """A norm along the last axis: `(z - mean) / sqrt(var + eps) * gain + shift`.
 
-    `kind`: "LayerNorm"; "RMSNorm" has no mean, and uses the mean of squares for var; "L2" divides by the length, at
-    least `eps`; "GroupNorm" normalizes `groups` of features over all tokens together; "affine" does not normalize. Gain
-    and shift have the shape `[m]`, or that of heads `[h t d]` with length 1 for t. `joined`: the heads are normed
-    together, side by side.
+    - `kind`: "LayerNorm" is the formula above. "RMSNorm" has no mean, and the mean of squares is its var. "L2" divides
+      by the length, or by `eps` if that is larger. "GroupNorm" takes mean and var over all tokens, for each of `groups`
+      groups of features. "affine" only applies gain and shift.
+    - `gain`, `shift`: `[m]`, or for heads `[h 1 d]`.
+    - `eps`: the number in the formula.
+    - `groups`: the number of groups of "GroupNorm".
+    - `joined`: whether all heads of a token are normed together, side by side.
     """
 
     kind: str
@@ -70,13 +73,18 @@ def apply_norm(kind: str, z: Array, eps: float, groups: int = 1) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Around:
-    """The layers that surround attention: `y = last(f (r x + inner(attention(before(x)))))`.
+    """The norms and the residual around attention: `y = last(factor (x + inner(attention(before(x)))))`.
 
-    Four norms, each None if there is none:
-    `before`: of x. `of_memory`: of the cross-attention memory. `inner`: after W_o. `last`: after the residual.
-    `heads`: the norms of the heads of q, k and v, keyed by `q`, `k` and `v`.
-    `residual`: whether r is 1; else it is 0. `residual_of_normed`: the residual adds `before(x)` instead of x.
-    `factor`: f.
+    A norm is None if there is none.
+
+    - `before`: the norm of x.
+    - `of_memory`: the norm of the cross-attention memory.
+    - `heads`: the norms of the heads of q, k and v, keyed by `q`, `k` and `v`.
+    - `inner`: the norm after W_o.
+    - `last`: the norm after the residual.
+    - `residual`: whether x is added.
+    - `residual_of_normed`: whether the residual is `before(x)` instead of x.
+    - `factor`: a factor of the sum.
     """
 
     before: Norm | None = None
@@ -124,12 +132,16 @@ class Around:
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """The input of attention: heads `[b h t d]`, or x `[b t m]` and the weight matrices and biases of a layer.
+    """The input of attention: heads, or x and the arrays of a layer.
 
-    Keys and values of a layer are computed from the `memory` `[b s n]` if there is one. The first `past` tokens of x
-    have no queries, so given heads exclude them. `independent` means that the batch entries are copies of one problem,
-    so a mistake that mixes the batch must treat them separately. `around` holds the norms and residual around attention
-    in a user's layer.
+    - `q`, `k`, `v`: heads `[b h t d]`, if they are given.
+    - `x`: the input of a layer, `[b t m]`.
+    - `arrays`: the weight matrices and biases of the layer by name.
+    - `memory`: the vectors `[b s n]` that keys and values are computed from, in cross-attention.
+    - `past`: the number of first tokens of x that have no queries; `q` is without them.
+    - `independent`: whether the examples of the batch are copies of one problem. A mistake that mixes the examples of
+      a batch must then treat them separately.
+    - `around`: the norms and the residual around attention in a user's layer.
     """
 
     q: Array | None = None
@@ -152,9 +164,14 @@ class Given:
 class Setup:
     """The context of a step: the rules and all sizes.
 
-    `heads` query heads share `groups` key/value heads; `size` is d, the head size; `width` is that of x, or of all
-    query heads side by side. The first query comes after `past` tokens. `independent` is as in `Given`;
-    `batched` says whether the arrays have a batch axis. `region` selects the logits to compute, if not all of them.
+    - `batch`: the number of examples, 1 without a batch axis.
+    - `heads`, `groups`: the numbers of query heads and of key/value heads.
+    - `rows`, `keys`: the numbers of queries and of keys.
+    - `size`: the size of a head, d.
+    - `width`: the width of x, or if heads are given, that of all query heads side by side.
+    - `past`, `independent`: as in `Given`.
+    - `batched`: whether the arrays have a batch axis.
+    - `region`: the logits to compute; None for all.
     """
 
     rules: Rules
@@ -197,7 +214,19 @@ class Setup:
 class Recipe:
     """The rules, positions and head counts of a computation, and its steps, which run in the order of the fields.
 
-    `wide`: given heads are side by side, `[b t h*d]`, and are split and merged like those of a layer.
+    - `wide`: whether given heads are merged first, to `[b t h*d]`, and then split and merged like those of a layer.
+    - `order`: returns given q, k and v in the order in which they are used.
+    - `source`: chooses what q, k or v is projected from: x or the memory.
+    - `project`, `split`: compute `x W + b`, and split it into heads.
+    - `place`: encodes positions in q and k.
+    - `share`: gives each query head its key/value head.
+    - `score`, `scaled`, `bent`, `biased`: compute the scores `q k^T`, apply the scale, elementwise score rules, biases.
+    - `allowed`, `forbid`: tell which keys a query may see, and set the other logits to -inf.
+    - `normalize`: turns logits into weights.
+    - `after`: returns the weights unchanged; some mistakes change them here.
+    - `mix`: computes `weights v`.
+    - `gather`: returns the contexts of the heads unchanged; some mistakes change them here.
+    - `merge`, `finish`: put the heads side by side, and apply W_o.
     """
 
     rules: Rules
@@ -229,7 +258,10 @@ class Recipe:
         return self.changed(rules=replace(self.rules, **changes))
 
     def changed(self, **fields: Any) -> Recipe:
-        """Return a copy with changed fields; ten times as fast as `replace`, since thousands of copies are made."""
+        """Return a copy with changed fields.
+
+        Thousands of copies are made, and this is ten times as fast as `replace`.
+        """
         copy = object.__new__(Recipe)
         vars(copy).update(vars(self) | fields)
         return copy
@@ -238,7 +270,7 @@ class Recipe:
 def attend(recipe: Recipe, q: Array, k: Array, v: Array | None, region: Grid | None = None) -> Trace:
     """Return every stage that a recipe computes from heads `[... h t d]`, `[... g s d]` and `[... g s e]`.
 
-    `region` gives the positions of the logits if they are part of a larger problem. Without values there is no context.
+    `region` is the grid of the logits if they are part of a larger problem. Without values there is no context.
     """
     setup = Setup.of_heads(recipe.rules, q, k, region)
     stages = compute_heads(recipe, setup, q, recipe.share(setup, k), None if v is None else recipe.share(setup, v))
@@ -246,9 +278,9 @@ def attend(recipe: Recipe, q: Array, k: Array, v: Array | None, region: Grid | N
 
 
 def compute(recipe: Recipe, given: Given) -> dict[str, Array]:
-    """Return every stage by name, `[b h t ...]`, ending with `output`.
+    """Return every stage by name, `[b h t ...]`; the last is `output`.
 
-    `output` is the context of all heads if heads were given, else the layer's output `[b t m]`.
+    If heads were given, `output` is their context. Otherwise it is the output of the layer, `[b t m]`.
 
     Raises:
         ValueError: the shapes do not fit a step, as when a transposed matrix is not square.
@@ -309,9 +341,9 @@ def embed_positions(recipe: Recipe, x: Array) -> Array:
 
 
 def compute_heads(recipe: Recipe, setup: Setup, q: Array, k: Array, v: Array | None) -> dict[str, Array]:
-    """Return the stages from the scores to the context, given one k and v per query head; no context without values.
+    """Return the stages from the scores to the context by name; without values there is no context.
 
-    Masked keys may hold any value without effect.
+    Each query head has its own k and v here. The values of masked keys, even NaN, have no effect.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         scores = recipe.score(setup, q, k)

@@ -1,7 +1,7 @@
 """The correct steps of attention: the defaults of `Recipe`, which mistakes replace.
 
-Each step takes `setup` (a `Setup` of `pipeline.py`: the rules and all sizes) and the arrays of the previous stage, and
-rounds to their type. Arrays have the axes `[... h t s]`, with any leading axes.
+Each step takes the arrays of the previous stage, and rounds to their type. The steps after `split` also take `setup`, a
+`Setup` of `pipeline.py` with the rules and all sizes. Arrays have the axes `[... h t s]`, with any leading axes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def source(side: str, x: Array, memory: Array) -> Array:
 
 
 def project(side: str, x: Array, arrays: Arrays) -> Array:
-    """Return `x W + b`, `[... t n]`, with the arrays of one side (`q`, `k`, `v` or `o`); `x W` if there is no b."""
+    """Return `x W + b`, `[... t n]`, with the W and b of this side, "q", "k", "v" or "o"; `x W` if there is no b."""
     product = (x @ arrays[f"W_{side}"]).astype(x.dtype, copy=False)
     return product + arrays[f"b_{side}"][..., None, :] if f"b_{side}" in arrays else product
 
@@ -39,7 +39,7 @@ def split(flat: Array, count: int) -> Array:
 
 
 def place(setup: Any, side: str, heads: Array, positions: Sequence[Position]) -> Array:
-    """Apply position rules to queries, which start after the past or at `offset`, and to keys, but not to values."""
+    """Encode positions in queries and keys, but not in values; queries start after the past, or else at `offset`."""
     if side == "v":
         return heads
     for position in positions:
@@ -55,7 +55,7 @@ def encode_position(position: Position, heads: Array, start: Any) -> Array:
 
 def share(setup: Any, heads: Array) -> Array:
     """Give query head i the key/value head `i // (h / g)`."""
-    if setup.groups == setup.heads:  # not from the array: a mistake may have put another axis in place of the head axis
+    if setup.groups == setup.heads:  # not read from the array, because a mistake may have moved its head axis
         return heads
     return repeat_heads(heads, setup.heads)
 
@@ -111,9 +111,8 @@ def allowed(setup: Any) -> Array:
 
 
 def forbid(setup: Any, logits: Array, allowed: Array) -> Array:
-    hides_nothing = (
-        allowed.all() and np.broadcast_shapes(allowed.shape, logits.shape) == logits.shape
-    )  # other shapes do not broadcast
+    # as in `np.where`, shapes that do not broadcast raise an error
+    hides_nothing = allowed.all() and np.broadcast_shapes(allowed.shape, logits.shape) == logits.shape
     return logits if hides_nothing else np.where(allowed, logits, logits.dtype.type(-np.inf))
 
 
@@ -131,7 +130,7 @@ def softmax(logits: Array, axis: int) -> Array:
 
 
 def extra_logits(setup: Any, masked: Array) -> Array | None:
-    """Return the logits of each head that belong to no key, `[h 1 n]`, in the dtype of `masked`; None if none exist."""
+    """Return the extra logits of each head, which belong to no key, `[h 1 n]`; None if there are none."""
     extras = [logit for rule in setup.rules.scores if (logit := rule.extra(setup.grid.head)) is not None]
     return np.concatenate(extras, axis=-1).astype(masked.dtype) if extras else None
 
@@ -178,7 +177,7 @@ def merge(setup: Any, context: Array) -> Array:
     """Put the heads side by side, `[b h t e]` to `[b t h*e]`.
 
     Raises:
-        ValueError: a mistake has dropped the head axis, so another axis would be mistaken for it.
+        ValueError: a mistake has dropped the head axis.
     """
     if context.ndim != 4:
         raise ValueError(f"expected heads [b h t e], got {context.shape}")
@@ -192,6 +191,6 @@ def join_heads(heads: Array) -> Array:
 
 
 def finish(setup: Any, merged: Array, weight: Array | None, bias: Array | None) -> Array:
-    """Return `merged W_o + b_o`, without the parts that are None."""
+    """Return `merged W_o + b_o`; leave out W_o or b_o if it is None."""
     output = merged if weight is None else merged @ weight
     return output if bias is None else output + bias

@@ -1,4 +1,4 @@
-"""PyTorch's own `scaled_dot_product_attention`, if installed, as an additional row for comparison."""
+"""PyTorch's own `scaled_dot_product_attention`: one more row to compare with, if PyTorch is installed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
 
 
 def refuses(rules: Rules) -> str | None:
-    """Return in one line which of these rules PyTorch's function cannot express, or None."""
+    """Return why this form cannot run, or None: PyTorch is missing, or its function cannot express a rule."""
     if not find_spec("torch"):
         return "PyTorch is not installed: pip install torch"
     return find_unsupported(rules, "PyTorch's function")
@@ -64,9 +64,9 @@ def to_tensor(torch: Any, array: Array) -> Any:
 
 
 def find_unsupported(rules: Rules, name: str, caps: int = 0, dtype: str | None = None) -> str | None:
-    """Return why these rules cannot be expressed as a bias on the logits and up to `caps` soft-caps, or None.
+    """Return why a library cannot compute these rules, or None if masks, biases and `caps` soft-caps express them.
 
-    `dtype` is the type in which the library computes its softmax, if that is not the input's.
+    `name` is what messages call the library. `dtype` is the type of its softmax, if that is not the input's.
     """
     if rules.pairing is not None:
         return f"{name} multiplies queries by keys; score={registry.name_of(rules.pairing)} does not"
@@ -85,7 +85,10 @@ def find_unsupported(rules: Rules, name: str, caps: int = 0, dtype: str | None =
 
 
 def merge_masks_and_biases(q: Array, k: Array, rules: Rules) -> Array | None:
-    """Return masks and biases as one array `[... h t s]`: True = may attend, or numbers to add; None if none."""
+    """Return all masks and biases as one array `[... h t s]`; None if there are none.
+
+    It has booleans, True = may attend, or numbers to add if there is a bias.
+    """
     grid = whole_grid(rules, q.shape[-3], q.shape[-2], k.shape[-2], batches=q.shape[0] if q.ndim == 4 else None)
     shape = (*q.shape[:-1], k.shape[-2])
     biases = [bias for rule in rules.scores if (bias := rule.bias(grid)) is not None]

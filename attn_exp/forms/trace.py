@@ -23,9 +23,12 @@ class CannotStackError(Exception):
 class Summary:
     """A summary of the weights, from a form that never holds all of them.
 
-    Each row `[h t]` has its `entropy` in nats, `effective_keys` = exp(entropy), `largest_weight`, and `sink_mass`, the
-    weight of key 0. `heat` `[h a c]` contains the mean weight of each cell of a coarse grid; `row_edges` `[a+1]` and
-    `key_edges` `[c+1]` bound the runs of queries and keys that form its cells.
+    - `entropy`: the entropy of each row, in nats, `[h t]`.
+    - `effective_keys`: `exp(entropy)`, `[h t]`.
+    - `largest_weight`: the largest weight of each row, `[h t]`.
+    - `sink_mass`: the weight of key 0 in each row, `[h t]`.
+    - `heat`: the mean weight in each cell of a coarse grid, `[h a c]`.
+    - `row_edges`, `key_edges`: the queries and the keys at which the cells begin and end, `[a+1]` and `[c+1]`.
     """
 
     entropy: Array
@@ -60,7 +63,7 @@ def summarize_weights(weights: Array, cells: int) -> Summary:
 
 
 def make_summary(entropies: Array, largest: Array, sink: Array, sums: Array, rows: Array, keys: Array) -> Summary:
-    """Make a summary from statistics of each row, and from `sums`, the total weight in each cell of the grid."""
+    """Make a summary from statistics of each row, and from the total weight in each cell of the grid, `sums`."""
     heat = sums / (np.diff(rows)[:, None] * np.diff(keys))
     return Summary(entropies, np.exp(entropies), largest, sink, heat, rows, keys)
 
@@ -81,12 +84,12 @@ class Trace:
     | `scores` | `[h t s]` | `q k^T` |
     | `logits` | `[h t s]` | scores times the scale |
     | `capped` | `[h t s]` | logits after elementwise score rules, such as a soft-cap |
-    | `masked` | `[h t s]` | capped plus biases, -inf at masked places |
+    | `masked` | `[h t s]` | capped plus biases, -inf for masked keys |
     | `weights` | `[h t s]` | the normalized logits; a row sums to 1, or to 0 if all keys are masked |
     | `lse` | `[h t]` | `log(sum_j exp(masked_j))`, needed to merge partial results |
     | `context` | `[h t e]` | `weights v`, per head |
     | `output` | `[t m]` | the heads side by side, times W_o if the variant has one |
-    | `summary` | | a summary of the weights, if computed in their place |
+    | `summary` | | a summary of the weights, from a form that does not hold them |
 
     A leading batch axis is allowed on all of them.
     """
@@ -132,9 +135,9 @@ def stack_traces(traces: Sequence[Trace]) -> Trace:
 
 
 def stack_arrays(arrays: Sequence[Array | None]) -> Any:
-    """Stack arrays of one shape, each keeping its memory order; return None if there are none.
+    """Stack arrays of one shape; return None if there are none.
 
-    NumPy sums an array in memory order, so the order affects rounding.
+    Each array keeps its memory order: NumPy sums in this order, so it affects rounding.
 
     Raises:
         CannotStackError: the arrays differ in shape, dtype or strides.

@@ -1,6 +1,6 @@
-"""The catalogue of attention mistakes: each can be made in a run by name, and is diagnosed in user code.
+"""The catalogue of attention mistakes. A run can make each of them, by name, and `check` finds them in user code.
 
-Each file is a group, which lists its mistakes by name in `MISTAKES`; `mistake.py` defines `Mistake`.
+Each file is a group, and lists its mistakes by name in `MISTAKES`. `mistake.py` defines `Mistake`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from attn_exp.mistakes.mistake import Mistake
 
 @cache
 def catalogue() -> dict[str, Mistake]:
-    """Return every mistake of every group by name; they are loaded on the first call.
+    """Return all mistakes by name; the groups are imported on the first call.
 
     Raises:
         TypeError: two groups define the same name.
@@ -42,6 +42,7 @@ def mistake(name: str) -> Mistake:
 
 
 def require_usable(name: str) -> Mistake:
+    """Return the mistake of that name; raise a UserError if a run cannot make it."""
     member = mistake(name)
     if not member.changes:
         raise UserError(f"mistake={name} shows only across several calls; attn-exp check finds it in a function")
@@ -49,7 +50,7 @@ def require_usable(name: str) -> Mistake:
 
 
 def apply_mistakes(mistake_names: Sequence[str], recipe: Recipe) -> Recipe:
-    """Apply the first variant of each mistake to the recipe, in order.
+    """Return the recipe with the first variant of each mistake, applied in order.
 
     Raises:
         UserError: a mistake shows only across several calls.

@@ -17,6 +17,7 @@ DROPPED = 0.1
 
 
 def drop_weights(after: Step, setup: Setup, weights: Array, allowed: Array) -> Array:
+    # the numbers lie between -1 and 1, so a fraction DROPPED of them lies below 2 * DROPPED - 1
     is_kept = draw(0, "dropout", "uniform", weights.shape) > 2 * DROPPED - 1
     return np.asarray(after(setup, weights, allowed) * is_kept / (1 - DROPPED))
 
@@ -26,8 +27,7 @@ def share_first_example(share: Step, setup: Setup, heads: Array) -> Array:
     return np.broadcast_to(shared[:1], shared.shape)
 
 
-def first_keys(count: Callable[[int], int]) -> Change:
-    """Hide all but the first `count(keys)` keys."""
+def show_first_keys(count: Callable[[int], int]) -> Change:
 
     def allowed(step: Step, setup: Setup) -> Any:
         return step(setup) & (np.arange(setup.keys) < count(setup.keys))
@@ -36,7 +36,7 @@ def first_keys(count: Callable[[int], int]) -> Change:
 
 
 def drop_partial_block(block: int) -> Change:
-    return first_keys(lambda keys: keys // block * block)
+    return show_first_keys(lambda keys: keys // block * block)
 
 
 def fill_empty_rows_with_nan(normalize: Step, setup: Setup, masked: Array) -> Array:
@@ -116,7 +116,7 @@ MISTAKES = {
         stage="weights",
         changes=(
             *(drop_partial_block(block) for block in (2, 3, 4, 5, 8, 16, 32, 64, 128)),
-            first_keys(lambda keys: keys - 1),  # only the last key, as in a loop that ends one step early
+            show_first_keys(lambda keys: keys - 1),  # only the last key, as in a loop that ends one step early
         ),
     ),
     "nan_leaks": Mistake(

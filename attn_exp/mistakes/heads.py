@@ -39,7 +39,7 @@ def view_some_as_heads(affected: str) -> Change:
 
 
 def swap_heads_and_tokens(recipe: Recipe) -> Recipe:
-    """Leave the heads as `[b t h d]`, so that the heads of one token attend to each other."""
+    """Leave the heads as `[b t h d]`; the heads of one token then attend to each other."""
 
     def place(setup: Setup, side: str, heads: Array, positions: Any) -> Any:
         return recipe.place(setup, side, heads, positions).swapaxes(1, 2)
@@ -63,7 +63,7 @@ def merge_by_stride(setup: Setup, context: Array) -> Array:
 
 
 def combine_heads(combine: Callable[[Setup, Array], Array]) -> Change:
-    """Combine all heads into one, and truncate W_o to as many rows as the result has features."""
+    """Combine all heads, and use only as many rows of W_o as features are left."""
 
     def finish(step: Step, setup: Setup, merged: Array, weight: Array | None, bias: Array | None) -> Array:
         return np.asarray(step(setup, merged, None if weight is None else weight[: merged.shape[-1]], bias))
@@ -81,6 +81,7 @@ REDUCED_SHAPES: tuple[Callable[[Array, Array], Array], ...] = (
     lambda one, context: one,  # as the only head
     lambda one, context: one[:, 0],  # without a head axis
 )
+"""The shapes in which a single head takes the place of all heads."""
 
 
 def average_weights(after: Step, setup: Setup, weights: Array, allowed: Array) -> Array:
@@ -94,7 +95,7 @@ def swap_batch_and_heads(setup: Setup, context: Array) -> Array:
 
 
 def merge_in_order(*order: int) -> Step:
-    """Misread the heads as `[h b t e]`, permute the axes into this order, and merge."""
+    """Take the heads for `[h b t e]`, permute these axes into this order, and merge."""
 
     def merge(setup: Setup, context: Array) -> Array:
         return context.reshape(context.swapaxes(0, 1).shape).transpose(*order).reshape(setup.batch, setup.rows, -1)
@@ -142,12 +143,13 @@ NORM_CHANGES: tuple[Callable[[Any], Change], ...] = (
 
 
 def use_one_head(recipe: Recipe) -> Recipe:
-    """Use one head of full width, with the scale of that width."""
+    """Use one head of full width, and divide by the square root of that width."""
     scaled_down = around("scaled", lambda scaled, setup, scores: scaled(setup, scores) / math.sqrt(recipe.heads))
     return scaled_down(use_one_head_keep_scale(recipe))
 
 
 def use_one_head_keep_scale(recipe: Recipe) -> Recipe:
+    """Use one head of full width, with the scale of a small head: its scores are the sums over all heads."""
 
     def add_up(score: Step, setup: Setup, q: Array, k: Array) -> Array:
         scores = score(setup, q, k)
@@ -174,7 +176,7 @@ def tile_tokens(setup: Setup, heads: Array) -> Array:
 # The projections of a layer
 
 
-def without_bias(affected: str) -> Change:
+def drop_bias(affected: str) -> Change:
 
     def project(step: Step, side: str, x: Array, arrays: Arrays) -> Any:
         kept = {name: array for name, array in arrays.items() if name != f"b_{side}"}
@@ -183,7 +185,7 @@ def without_bias(affected: str) -> Change:
     return around("project", project)
 
 
-without_output_bias = around("finish", lambda finish, setup, merged, weight, bias: finish(setup, merged, weight, None))
+drop_output_bias = around("finish", lambda finish, setup, merged, weight, bias: finish(setup, merged, weight, None))
 
 
 def change_projections(affected: str, transform: Callable[[Array], Array]) -> Change:
@@ -208,7 +210,6 @@ def keep_diagonal(matrix: Array) -> Array:
 
 
 def project_output_by(side: str) -> Change:
-    """Multiply the merged heads by W_q, W_k or W_v instead of W_o."""
 
     def change(recipe: Recipe) -> Recipe:
         layer_arrays: dict[str, Array] = {}
@@ -253,7 +254,7 @@ def view_rows_as_columns(answer: Array) -> Array:
 
 
 def permute_sides(order: str) -> Change:
-    """Permute the projections, or the given q, k and v, into the order of these letters."""
+    """Permute the projections, or the given q, k and v: with "vkq", q is made as v should be, and v as q."""
     source_of, indices = dict(zip("qkv", order, strict=True)), ["qkv".index(side) for side in order]
 
     def permute(step: Step, *heads: Array) -> Any:
@@ -264,7 +265,7 @@ def permute_sides(order: str) -> Change:
 
 
 def project_fused(x: Array, arrays: Arrays) -> Array:
-    """Return x times the three weight matrices side by side, `[b t 3*h*d]`."""
+    """Return q, k and v side by side, `[b t 3*h*d]`."""
     return np.concatenate([x @ arrays[f"W_{name}"] + arrays.get(f"b_{name}", 0.0) for name in "qkv"], axis=-1)
 
 
@@ -324,9 +325,8 @@ MISTAKES = {
         changes=(
             instead(merge=view_as_merged),
             instead(merge=merge_by_stride),
-            instead(
-                merge=lambda setup, context: context.reshape(setup.batch, -1, setup.rows).swapaxes(1, 2)
-            ),  # tokens as columns
+            # tokens as columns
+            instead(merge=lambda setup, context: context.reshape(setup.batch, -1, setup.rows).swapaxes(1, 2)),
         ),
         needs=("layer",),
     ),
@@ -452,9 +452,9 @@ MISTAKES = {
         seen="Fast-LLM PR 398; candle-vllm PR 167; Qwen2 loaded as Llama",
         stage="q",
         changes=(
-            lambda recipe: without_bias("qkv")(without_output_bias(recipe)),
-            *(without_bias(sides) for sides in ("qkv", "q", "k", "qk")),
-            without_output_bias,
+            lambda recipe: drop_bias("qkv")(drop_output_bias(recipe)),
+            *(drop_bias(sides) for sides in ("qkv", "q", "k", "qk")),
+            drop_output_bias,
         ),
         needs=("bias",),
     ),
@@ -463,7 +463,7 @@ MISTAKES = {
         fix="v = x @ W_v + b_v",
         seen="ANEForge PR 253",
         stage="v",
-        changes=(without_bias("v"),),
+        changes=(drop_bias("v"),),
         needs=("bias",),
     ),
     "no_output_projection": Mistake(

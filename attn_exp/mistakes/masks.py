@@ -24,8 +24,6 @@ from attn_exp.rules.masks.window import Window
 
 @dataclass(frozen=True)
 class MaskFunction(Mask):
-    """A mask defined by any function of the grid."""
-
     seen: Callable[[Grid], Any]
 
     def allows(self, grid: Grid) -> Array | bool:
@@ -33,7 +31,7 @@ class MaskFunction(Mask):
 
 
 def change_masks(masks: tuple[Mask, ...], kind: type[Mask], change: Callable[[Any], Mask | None]) -> tuple[Mask, ...]:
-    """Change every mask of one kind, including those inside combined masks; `change` returns None to remove a mask."""
+    """Return the masks with every mask of one kind changed, also inside combined masks; None removes a mask."""
     changed: list[Mask | None] = []
     for mask in masks:
         if isinstance(mask, AllOf | AnyOf):
@@ -52,7 +50,7 @@ def change_causal(allows: Callable[[Grid], Any]) -> Change:
 
 
 def place_first_query(offset: Callable[[Setup], int]) -> Change:
-    """Evaluate the masks as if the first query were at position `offset`."""
+    """Evaluate the masks as if the first query were at position `offset(setup)`."""
 
     def allowed(step: Step, setup: Setup) -> Any:
         return step(replace(setup, rules=replace(setup.rules, offset=offset(setup))))
@@ -67,6 +65,11 @@ def lengthen_padding(keys: int) -> Change:
 
 
 def widen_window(left: int, right: int) -> Change:
+    """Widen a window by this many keys on each side; a negative number narrows it.
+
+    A side of length 0 that gets one key narrower excludes the query's own key. The length -1 cannot express that: it
+    leaves the side open.
+    """
 
     def widen(mask: Window) -> Mask:
         sides = [side if side < 0 else side + extra for side, extra in ((mask.left, left), (mask.right, right))]
@@ -101,7 +104,7 @@ def add_to_hidden(number: float) -> Change:
 
 
 def mask_weights(fill: float, *, added: bool = False) -> Change:
-    """Mask the weights instead of the logits: replace the weights of hidden keys with `fill`, or add it to them."""
+    """Mask the weights instead of the logits: `fill` replaces the weights of hidden keys, or is `added` to them."""
 
     def after(step: Step, setup: Setup, weights: Array, allowed: Array) -> Any:
         changed_weights = step(setup, weights, allowed)
@@ -111,7 +114,7 @@ def mask_weights(fill: float, *, added: bool = False) -> Change:
 
 
 def use_first_mask(axis: str) -> Change:
-    """Use the mask of the first example for the whole batch, or that of the first head for all heads."""
+    """Use the mask of the first example ("entry") for the whole batch, or that of the first head for all heads."""
 
     def take_first(step: Step, setup: Setup) -> Any:
         allowed = np.broadcast_to(step(setup), (setup.batch, setup.heads, setup.rows, setup.keys))
@@ -121,7 +124,7 @@ def use_first_mask(axis: str) -> Change:
 
 
 def tile_masks(head_major: bool) -> Change:
-    """Repeat per-example masks along an axis `[b*h]`, with batch and heads in the wrong order."""
+    """Repeat the mask of each example along an axis `[b*h]`, in the wrong order of examples and heads."""
 
     def tile(step: Step, setup: Setup) -> Any:
         allowed = np.broadcast_to(step(setup), (setup.batch, setup.heads, setup.rows, setup.keys))
@@ -147,7 +150,7 @@ def hide_padded_queries(recipe: Recipe) -> Recipe:
 
 
 def hide_all(weight_of: Callable[[int], float]) -> Change:
-    """Hide every key if there is a mask; each of n keys then gets the weight `left(n)`."""
+    """Hide every key if there is a mask; each of n keys then gets the weight `weight_of(n)`."""
     change = instead(
         forbid=lambda setup, logits, allowed: logits,
         normalize=lambda setup, masked: np.full(masked.shape, weight_of(masked.shape[-1])),
@@ -156,7 +159,10 @@ def hide_all(weight_of: Callable[[int], float]) -> Change:
 
 
 def show_only_hidden(setup: Setup, logits: Array, allowed: Array) -> Array:
-    """Show only the hidden keys, with equal logits: next to 1e9, float32 cannot represent a score."""
+    """Show only the hidden keys, with equal logits.
+
+    Adding 1e9 to the hidden keys has this effect in float32, because a score is too small to change 1e9.
+    """
     return np.where(np.asarray(allowed).all(axis=-1, keepdims=True), logits, np.where(allowed, -np.inf, 0.0))
 
 
@@ -236,7 +242,7 @@ MISTAKES = {
         of_code=True,
     ),
     "mask_of_first_entry": Mistake(
-        says="The mask of the first example is used for the whole batch, or that of the first head for all.",
+        says="The mask of the first example is used for the whole batch, or the mask of the first head for all heads.",
         fix="use the whole mask, which is [b, 1, t, s] or [b, h, t, s]",
         seen="mask[0], or mask[:, 0] of a per-head mask",
         stage="masked",
@@ -295,9 +301,8 @@ MISTAKES = {
         stage="masked",
         changes=(
             change_each(Causal, lambda mask: None),
-            together(
-                change_each(Causal, lambda mask: None), change_each(Window, lambda mask: None)
-            ),  # there, causal is a window
+            # in code whose causal mask is a window
+            together(change_each(Causal, lambda mask: None), change_each(Window, lambda mask: None)),
         ),
         needs=("causal",),
     ),

@@ -1,4 +1,7 @@
-"""The definition of a mistake: changed steps of attention, and sentences that describe it and its fix."""
+"""The definition of a mistake: changed steps of attention, and sentences that describe it and its fix.
+
+`pipeline.Recipe` lists the steps that a mistake can change, such as `scaled` or `normalize`.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +18,17 @@ Change = Callable[[Recipe], Recipe]
 class Mistake:
     """One way to compute attention wrongly.
 
-    `says`: describes it to a student. `fix`: corrects it in one line. `seen`: names code where it was found.
-    `stage`: the first stage that it changes.
-    `changes`: the variants that people write; each takes a recipe and returns the wrong one. A mistake without changes
-    shows only across several calls, so the check calls the function twice.
-    `needs`: the settings that must all be in use for it to show.
-    `remark`: whether it does not count as a failure, because simple code that is otherwise correct does it too.
-    `also`: for each of the first changes, another mistake that the change makes at the same time, or an empty string.
-    `of_code`: whether only functions are checked for it, not numbers on paper.
-    `group`: the file that defines it.
+    - `says`: describes it to a student.
+    - `fix`: corrects it in one line.
+    - `seen`: names code where it was found.
+    - `stage`: the first stage that it changes.
+    - `changes`: the variants that people write; each takes a recipe and returns the wrong one. A mistake without any
+      shows only across several calls, so `check` calls the function twice.
+    - `needs`: the settings that must all be in use, or the mistake has no effect.
+    - `remark`: whether it does not count as a failure, because simple code that is otherwise correct does it too.
+    - `also`: for each of the first changes, the name of another mistake that the change makes too, or "".
+    - `of_code`: whether it occurs only in code, so that numbers on paper are not checked for it.
+    - `group`: the file that defines it.
     """
 
     says: str
@@ -39,17 +44,18 @@ class Mistake:
 
 
 def instead(**steps: Step) -> Change:
+    """Return the change that replaces these steps of a recipe."""
     replacements = dict(steps)
     return lambda recipe: recipe.changed(**replacements)
 
 
 def around(name: str, wrong: Callable[..., Any]) -> Change:
-    """Replace one step by `wrong(step, ...)`, which gets the recipe's own step and its arguments."""
+    """Return the change that replaces one step with `wrong(step, ...)`: the recipe's own step, then its arguments."""
     return lambda recipe: recipe.changed(**{name: WrappedStep(wrong, getattr(recipe, name))})
 
 
 class WrappedStep(NamedTuple):
-    """A step wrapped as `wrong(step, ...)`; wrappers of the same functions are equal, so that caches find them."""
+    """A step that calls `wrong(step, ...)`; wrappers of the same functions are equal, so that caches find them."""
 
     wrong: Callable[..., Any]
     step: Step

@@ -33,7 +33,7 @@ def shift_positions(affected: str, shift: int) -> Change:
     return instead(place=place)
 
 
-def change_pairs(replacement: Callable[[Position], Position | None]) -> Change:
+def replace_positions(replacement: Callable[[Position], Position | None]) -> Change:
     return lambda recipe: replace(
         recipe, positions=tuple(replacement(position) or position for position in recipe.positions)
     )
@@ -41,20 +41,20 @@ def change_pairs(replacement: Callable[[Position], Position | None]) -> Change:
 
 @dataclass(frozen=True)
 class Mixed(Position):
-    """Rotary positions whose angle tables follow one pairing of features and whose rotation follows the other.
+    """Rotary positions that mix the two pairings of features: the angles follow one, and the rotation the other.
 
-    `is_even`: both neighbours are rotated by the angle of the even one.
+    With `uses_even_angle`, both neighbours are rotated by the angle of the even one.
     """
 
     rope: Rope
-    is_even: bool = False
+    uses_even_angle: bool = False
 
     def turn(self, heads: Array, positions: Array) -> Array:
         size = self.rope.size or heads.shape[-1]
         angles, result, half = self.rope.angles(positions, size), heads.copy(), size // 2
         if self.rope.interleaved:  # rotate neighbours `(a, b)` towards `(-b, a)`, with tables for halves
             tables, partners = np.concatenate([angles, angles], axis=-1), np.empty_like(heads[..., :size])
-            angle_table = np.repeat(tables[..., ::2], 2, axis=-1) if self.is_even else tables
+            angle_table = np.repeat(tables[..., ::2], 2, axis=-1) if self.uses_even_angle else tables
             partners[..., ::2], partners[..., 1::2] = -heads[..., 1:size:2], heads[..., :size:2]
         else:
             angle_table = np.repeat(angles, 2, axis=-1)
@@ -79,15 +79,15 @@ MISTAKES = {
         seen="transformers issue 25199; LLMs-from-scratch issues 746 to 838",
         stage="q",
         changes=(
-            change_pairs(
+            replace_positions(
                 lambda position: (
                     replace(position, interleaved=not position.interleaved) if isinstance(position, Rope) else None
                 )
             ),
-            change_pairs(
-                lambda position: Mixed(position) if isinstance(position, Rope) else None
-            ),  # only in the tables
-            change_pairs(lambda position: Mixed(position, is_even=True) if isinstance(position, Rope) else None),
+            replace_positions(lambda position: Mixed(position) if isinstance(position, Rope) else None),
+            replace_positions(
+                lambda position: Mixed(position, uses_even_angle=True) if isinstance(position, Rope) else None
+            ),
         ),
         needs=("rope",),
     ),

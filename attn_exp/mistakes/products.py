@@ -30,7 +30,7 @@ def mix_queries(recipe: Recipe) -> Recipe:
 
 
 def multiply_sums(score: Step, setup: Setup, q: Array, k: Array) -> Array:
-    """Sum the features of queries and of keys separately, like an einsum with different letters for the two."""
+    """Sum the features of queries and of keys separately, as an einsum with different letters for them does."""
     return np.asarray(q.sum(axis=-1)[..., :, None] * k.sum(axis=-1)[..., None, :])
 
 
@@ -42,6 +42,7 @@ def sum_separately(mix: Step, setup: Setup, weights: Array, v: Array, k: Array) 
 
 
 def project_again(**sides: str) -> Change:
+    """Project a side from another one instead of from x: `project_again(v="k")` computes `v = (x W_k) W_v`."""
 
     def project(step: Step, side: str, x: Array, arrays: Any) -> Any:
         return step(side, project(step, sides[side], x, arrays) if side in sides else x, arrays)
@@ -50,11 +51,12 @@ def project_again(**sides: str) -> Change:
 
 
 def swap_projections(**sides: str) -> Change:
+    """Use the matrix of another side: `swap_projections(v="k")` computes `v = x W_k`."""
     return around("project", lambda project, side, x, arrays: project(sides.get(side, side), x, arrays))
 
 
 def choose_sources(*sides: str) -> Change:
-    """Project these sides (of q, k and v) from x; if "q" is not among them, project the queries from the memory."""
+    """Project these sides from x, and the others of q, k and v from the memory."""
 
     def source(step: Step, side: str, x: Array, memory: Array) -> Any:
         if side in sides:

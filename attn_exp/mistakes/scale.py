@@ -16,7 +16,6 @@ def multiply_scale(factor: float) -> Change:
 
 
 def use_constant(factor: float) -> Change:
-    """Multiply the scores by a constant instead of the scale."""
     return instead(scaled=lambda setup, scores: scores * factor)
 
 
@@ -51,9 +50,8 @@ MISTAKES = {
         stage="logits",
         changes=(
             instead(scaled=lambda setup, scores: scores / math.sqrt(setup.width)),  # the width of x
-            instead(
-                scaled=lambda setup, scores: scores / math.sqrt(setup.heads * setup.size)
-            ),  # of all heads side by side
+            # the width of all heads side by side
+            instead(scaled=lambda setup, scores: scores / math.sqrt(setup.heads * setup.size)),
         ),
     ),
     "scale_by_sqrt_heads": Mistake(
@@ -173,7 +171,7 @@ MISTAKES = {
         changes=(
             scale_weights(lambda setup: setup.rules.scale),
             scale_weights(lambda setup: setup.width**-0.5),  # the width of x
-            scale_weights(lambda setup: (setup.heads * setup.size) ** -0.5),  # of all heads side by side
+            scale_weights(lambda setup: (setup.heads * setup.size) ** -0.5),  # the width of all heads side by side
             scale_weights(lambda setup: 1.0 / setup.size),
         ),
         also=("", "scale_by_sqrt_d_model", "scale_by_sqrt_d_model"),

@@ -43,42 +43,42 @@ class AlibiWithSlopes(Alibi):
 
 
 def change_slopes(rates: Callable[[int], Array]) -> Change:
-    """Replace the slopes with `rates(heads)`."""
     return change_alibi(lambda rule: AlibiWithSlopes(rule.signed, rates))
 
 
 def change_sign(direction: Callable[[Grid], Any]) -> Change:
-    """Add slope * distance with the sign of `direction`, whatever sign the rule uses."""
+    """Add slope * distance with the sign that `direction` returns, whatever sign the rule uses."""
     return change_alibi(lambda rule: AddedBias(lambda grid: np.abs(rule.bias(grid)) * direction(grid)))
 
 
 def powers_of_half(heads: int, first: int = 1) -> Array:
-    """Return `2^-i` for each head, with i counted from `first`."""
+    """Return `2^-i` for each head, where i counts the heads from `first`."""
     return 2.0 ** -np.arange(float(first), heads + first)
 
 
 def up_to_8(heads: int, first: int = 1) -> Array:
-    """Return `2^(-8 i / h)` for each head, with i counted from `first`; correct from 1 if h is a power of two."""
+    """Return `2^(-8 i / h)` for each head, where i counts the h heads from `first`.
+
+    These slopes are correct if `first` is 1 and h is a power of two.
+    """
     return 2.0 ** (-8.0 * np.arange(first, heads + first) / heads)
 
 
-def next_power(heads: int) -> int:
-    """Return the smallest power of 2 that is at least `heads`."""
+def next_power_of_two(heads: int) -> int:
     return 1 << (heads - 1).bit_length()
 
 
-SLOPES = (
+WRONG_SLOPES = (
     up_to_8,  # the closed formula, whatever the number of heads
     lambda heads: up_to_8(heads, first=0),  # the exponent is off by one
     powers_of_half,  # 2^-i, which is right for 8 heads only
     lambda heads: np.asarray(slopes(heads)[::-1]),  # in reverse order
-    lambda heads: up_to_8(next_power(heads))[:heads],  # the first slopes of the next power of two
+    lambda heads: up_to_8(next_power_of_two(heads))[:heads],  # the first slopes of the next power of two
     lambda heads: np.asarray(1.0 / np.arange(1.0, heads + 1)),  # 1 / i
     lambda heads: np.full(heads, slopes(heads)[0]),  # the same slope for every head
     lambda heads: powers_of_half(heads, first=0),
-    lambda heads: up_to_8(next_power(heads), first=0)[:heads],
+    lambda heads: up_to_8(next_power_of_two(heads), first=0)[:heads],
 )
-"""Common wrong slopes."""
 
 
 # Rules that are left out, or applied in the wrong place
@@ -106,7 +106,7 @@ MISTAKES = {
         fix="2^(-8 i / h) from i = 1 if h is a power of two; else combine the slopes of the powers below and above",
         seen="mlx issue 343 (heads not a power of two); aprender PR 2143 (exponent off by one)",
         stage="masked",
-        changes=tuple(change_slopes(rates) for rates in SLOPES),
+        changes=tuple(change_slopes(rates) for rates in WRONG_SLOPES),
         needs=("alibi",),
     ),
     "alibi_sign": Mistake(

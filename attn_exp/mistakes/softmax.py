@@ -13,9 +13,10 @@ from attn_exp.mistakes.mistake import Change, Mistake, around, instead
 
 
 def softmax_over(*axes: int, empty: float | None = 0.0) -> Change:
-    """Normalize over other axes of `[b h t s]`; where all logits are masked, the weights are `empty`.
+    """Normalize over these axes of `[b h t s]` instead of the keys.
 
-    `empty=None` gives equal weights, as a softmax does if masked logits are filled with a finite number such as -1e9.
+    Where all logits are masked, the weights are `empty`. With None, they are equal, as in a softmax whose masked logits
+    are a finite number such as -1e9.
     """
 
     def normalize(setup: Setup, masked: Array) -> Array:
@@ -29,7 +30,7 @@ def softmax_over(*axes: int, empty: float | None = 0.0) -> Change:
 
 
 def row_maximum(masked: Array, axis: int | Shape) -> Array:
-    """Return the largest logits along some axes, or the lowest number of the dtype where all are hidden."""
+    """Return the largest logits along some axes; where all are masked, return the lowest number of the dtype."""
     return np.asarray(masked.max(axis=axis, keepdims=True, initial=np.finfo(masked.dtype).min))
 
 
@@ -50,7 +51,10 @@ def subtract_maximum(*axes: int, in_numerator: bool = True, in_denominator: bool
 
 
 def use_other_rows(maxima_along_keys: bool | None, sums_along_keys: bool) -> Change:
-    """Broadcast the maxima or the sums of rows along the keys, as without `keepdims`; None subtracts no maxima."""
+    """Broadcast the maxima or the sums of rows along the keys, as happens without `keepdims`.
+
+    The first argument is None if no maxima are subtracted.
+    """
 
     def broadcast(rows: Array, along_keys: bool) -> Array:
         return rows[..., None, :] if along_keys else rows[..., None]
@@ -65,7 +69,7 @@ def use_other_rows(maxima_along_keys: bool | None, sums_along_keys: bool) -> Cha
 
 
 def with_epsilon(epsilon: float, largest: bool = True) -> Change:
-    """Add a number to the sum of exponentials; `largest` tells whether the maximum is subtracted first."""
+    """Add `epsilon` to the sum of exponentials; with `largest`, the largest logit is subtracted first."""
 
     def normalize(setup: Setup, masked: Array) -> Array:
         powers = np.exp(masked - row_maximum(masked, -1)) if largest else np.exp(masked)
@@ -74,7 +78,7 @@ def with_epsilon(epsilon: float, largest: bool = True) -> Change:
     return instead(normalize=normalize)
 
 
-EPSILONS = tuple(10.0**-place for place in range(1, 13))
+EPSILONS = tuple(10.0**-digits for digits in range(1, 13))
 
 
 def divide_by_sum(rows: Array) -> Array:
@@ -90,7 +94,7 @@ def repeat_masked_softmax(normalize: Step, setup: Setup, masked: Array) -> Array
 
 
 def log_softmax(lowest: float) -> Change:
-    """Return log-weights; `lowest` replaces the logits of hidden keys."""
+    """Return the logarithms of the weights; `lowest` replaces the logits of hidden keys."""
 
     def normalize(normalize: Step, setup: Setup, masked: Array) -> Array:
         filled = np.where(np.isneginf(masked), lowest, masked)
@@ -105,7 +109,7 @@ def skip_maximum(setup: Setup, masked: Array) -> Array:
 
 
 def skip_maximum_in_float32(least: float) -> Change:
-    """Take the exponentials in float32: they overflow above 88, and those below `least` become 0."""
+    """Take the exponentials in float32: they overflow for logits above 88, and those below `least` become 0."""
 
     def normalize(setup: Setup, masked: Array) -> Array:
         powers = np.exp(np.asarray(masked, np.float32))
@@ -115,7 +119,7 @@ def skip_maximum_in_float32(least: float) -> Change:
 
 
 def multiply_powers_by_mask(recipe: Recipe) -> Recipe:
-    """Multiply the exponentials by the mask: 0 times an overflow is NaN."""
+    """Multiply the exponentials by the mask; if a masked one overflows, the product is NaN."""
 
     def normalize(setup: Setup, logits: Array) -> Array:
         return divide_by_sum(np.exp(logits) * recipe.allowed(setup))

@@ -1,6 +1,7 @@
 """Arrays given in the settings: written out, read from a file, or drawn at random.
 
-Each random array has its own stream, or a library's generator draws them one after another, in a notebook's order.
+By default, each random array has its own stream. If the settings name a library's generator, it draws all arrays one
+after another, in the order of the notebook.
 """
 
 from __future__ import annotations
@@ -24,9 +25,11 @@ EXACT = 2**53
 
 
 class Distribution(NamedTuple):
-    """The distribution `spread * numbers + mean`; `low` and `high` bound uniform numbers and integers.
+    """A random distribution: `spread * numbers + mean`.
 
-    `key` is the prefix of its settings in error messages, such as `projections.`.
+    - `name`: the distribution of `numbers`: "normal", "uniform" or "integers".
+    - `low`, `high`: the bounds of uniform numbers and of integers; None means the default in `bounds`.
+    - `key`: the prefix of the settings in error messages, such as `projections.`.
     """
 
     name: str
@@ -37,9 +40,10 @@ class Distribution(NamedTuple):
     key: str = ""
 
     def bounds(self, lowest: float = 0.0) -> tuple[float, float]:
-        """Return the bounds: by default `lowest` and 1 for uniform numbers; integers start at 0 and need a `high`.
+        """Return the lower and the upper bound of the numbers.
 
-        Normal numbers have no bounds; ignore the result for them.
+        By default, uniform numbers lie between `lowest` and 1. Integers start at 0 by default, and need a `high`.
+        Normal numbers have no bounds: ignore the result for them.
 
         Raises:
             UserError: bounds are missing, out of order, too far apart, or not whole for integers.
@@ -59,9 +63,10 @@ class Distribution(NamedTuple):
 
 
 class RandomSource(NamedTuple):
-    """A source of random arrays: `stream` draws them in order; if it is None, each has its own stream, by name.
+    """A source of random arrays.
 
-    `generator` and `seed` are those of the settings; an array that names neither is drawn from this source.
+    - `generator`, `seed`: the settings that chose it. An array that sets neither is drawn from this source.
+    - `stream`: draws the arrays one after another. If it is None, each array has its own stream, named after it.
     """
 
     generator: str
@@ -104,7 +109,7 @@ def next_array(stream: Stream, distribution: Distribution, shape: Shape) -> Arra
 
 
 def read_matrix(value: Any, key: str, source: RandomSource) -> Array:
-    """Return the numbers of a setting as a float64 matrix: written out, in a file, or described by a `Draw`.
+    """Return the float64 matrix of a setting: written out, read from a file, or drawn as a `Draw` describes.
 
     Raises:
         UserError: as in `parse_matrix` and `draw_matrix`, or a file cannot be read.
@@ -134,6 +139,7 @@ def draw_matrix(settings: Draw, key: str, source: RandomSource) -> Array:
     )
     name = array_name(key)
     generator = choose_source(*spell_seed(settings, key), source, draws_once=not settings.by_row)
+    # with `by_row`, a separate call draws each row
     shape, calls = (settings.shape[-1:], math.prod(settings.shape[:-1])) if settings.by_row else (settings.shape, 1)
     matrices = np.stack([generator.array(name, distribution, shape) for _ in range(calls)]).reshape(
         -1, *settings.shape[-2:]
@@ -150,7 +156,9 @@ def draw_matrix(settings: Draw, key: str, source: RandomSource) -> Array:
 
 
 def spell_seed(settings: Draw | Projections, key: str) -> tuple[str | None, int | None, str]:
-    """Return the generator, the seed, and the setting of that seed; `legacy_seed` sets both.
+    """Return the generator, the seed, and the name of the setting that gave the seed.
+
+    The setting `legacy_seed` gives both generator and seed.
 
     Raises:
         UserError: `legacy_seed` is set together with a generator or a seed.
@@ -165,6 +173,7 @@ def spell_seed(settings: Draw | Projections, key: str) -> tuple[str | None, int 
 def choose_source(
     generator: str | None, seed: int | None, key: str, source: RandomSource, draws_once: bool = True
 ) -> RandomSource:
+    """Return `source`, or a new source if an array sets its own seed or another generator."""
     name = source.generator if generator is None else generator
     if seed is None and name == source.generator:
         return source
@@ -206,7 +215,7 @@ PRINTED = re.compile(r"\s*(?:\w+\()?\[")
 
 
 def parse_printed(text: str, key: str) -> Array:
-    """Parse a matrix as NumPy or PyTorch prints it: a pair of brackets for each row, with or without commas.
+    """Parse a matrix that NumPy or PyTorch printed, such as `[[1. 2.] [3. 4.]]`, with or without commas.
 
     Raises:
         UserError: the text is not a matrix of numbers; the message says where.
@@ -219,7 +228,7 @@ NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|[-+]?(inf|nan)", re.IGN
 
 
 def is_plain(value: Any) -> bool:
-    """Return whether a setting is one list of rows or a `Draw`, not a file or a list of rows per head."""
+    """Return whether a setting is a single array, written out or drawn; a file or one matrix per head is not."""
     nested = value
     for _ in range(2):
         nested = nested[0] if isinstance(nested, (list, tuple)) and nested else None

@@ -31,7 +31,10 @@ from attn_exp.problem.projections import MATRICES, Inputs
 
 
 def read_array(file: str, key: str, wanted: str = "") -> Array:
-    """Read the only array of a file, or the one whose name means `wanted`; a printed array is parsed instead."""
+    """Read one array of a file: the array whose name means `wanted`, or else the only array.
+
+    `file` may also be an array as it was printed, such as `[[1. 2.] [3. 4.]]`, which is parsed.
+    """
     if PRINTED.match(file):
         return parse_printed(file, key)
     contents, label = files.list_file(file, key), files.format_label(key, file)
@@ -46,11 +49,6 @@ def read_array(file: str, key: str, wanted: str = "") -> Array:
 
 
 def read_matrix_file(file: str, key: str, wanted: str) -> Array:
-    """Read the array of a file as a matrix.
-
-    Raises:
-        UserError: as in `read_array`, or the array is not a matrix.
-    """
     return drop_batch_axis(read_array(file, key, wanted), files.format_label(key, file))
 
 
@@ -64,7 +62,9 @@ def drop_batch_axis(array: Array, label: str) -> Array:
 
 
 def read_tokens(file: str, key: str) -> tuple[str, ...]:
-    """Read token names from a text file, one per line or all in one line, or from a file that stores them with arrays.
+    """Read token names from a file.
+
+    A text file has one name per line, or all names in one line. Any other file stores the names with its arrays.
 
     Raises:
         UserError: the file holds no token names.
@@ -90,7 +90,9 @@ def format_names(contents: Contents) -> str:
 
 
 def read_projections(settings: Projections, inputs: Inputs, head: int) -> dict[str, Array]:
-    """Return the projections in `projections.file`, and those in `projections.given` that are files or one per head.
+    """Return the projections that come from files or have one matrix per head, by name, in the layout of a run.
+
+    They are the arrays of `projections.file`, and those in `projections.given` that are a file or one matrix per head.
 
     Raises:
         UserError: an array is missing, ambiguous, or does not fit.
@@ -156,9 +158,10 @@ def require_all(arrays: Arrays, settings: Projections, contents: Contents, label
 def convert_layout(
     array: Array, name: str, inputs: Inputs, head: int, transposed: bool, label: str
 ) -> dict[str, Array]:
-    """Return an array, or the three parts of a fused one, as matrices `[m h*d]` and biases `[1 h*d]`, by name.
+    """Return an array by name, in the layout of a run: a matrix `[m h*d]` or a bias `[1 h*d]`.
 
-    The array may be `[m h*d]`, `[h m d]`, `[m h d]`, or a transpose of these; error messages call it `label`.
+    A fused array gives three arrays, for queries, keys and values. The array may be `[m h*d]`, `[h m d]`, `[m h d]`, or
+    a transpose of these. Error messages call it `label`.
 
     Raises:
         UserError: the array has none of these shapes.
@@ -182,18 +185,19 @@ def convert_layout(
 
 
 def join_heads(array: Array, name: str, width: int, head: int, transposed: bool, label: str) -> Array:
-    """Concatenate the columns of the heads `[h m d]` (JAX: `[m h d]`), or for W_o the rows of `[h d m]`.
+    """Return one matrix, given one matrix per head.
 
-    There may be fewer key/value heads than query heads, which then share them.
+    The columns of the heads of W_q, W_k and W_v are concatenated, and the rows of the heads of W_o. There may be fewer
+    key/value heads than query heads: several query heads then share one.
     """
     stacked = np.swapaxes(array, 1, 2) if transposed else array
-    heads, rows, _ = stacked.shape
-    if name == "W_o" and head % heads == 0:
-        return stacked.reshape(heads * rows, -1)
-    if name != "W_o" and rows == width and head % heads == 0:
-        return stacked.swapaxes(0, 1).reshape(rows, -1)
-    if name != "W_o" and not transposed and heads == width and head % rows == 0:
-        return stacked.reshape(heads, -1)
+    first, second, _ = stacked.shape
+    if name == "W_o" and head % first == 0:  # [h d m]
+        return stacked.reshape(first * second, -1)
+    if name != "W_o" and second == width and head % first == 0:  # [h m d]
+        return stacked.swapaxes(0, 1).reshape(second, -1)
+    if name != "W_o" and not transposed and first == width and head % second == 0:  # [m h d], as in JAX
+        return stacked.reshape(first, -1)
     expected = "d,m" if name == "W_o" else f"d,{width}" if transposed else f"{width},d"
     raise shape_error(array, f"[{head},{expected}], one matrix per head (head={head})", label)
 
@@ -211,8 +215,10 @@ LETTERS = {
     "o": "o|out|output|c_proj|dense|fc_out",
     "qkv": "qkv|in_proj|c_attn",
 }
+# what may precede or follow a word: W_q, to_q; q_proj, query_weight
 BEFORE = r"(?:w|weight|weights|kernel|omega|linear|lin|to|attn|proj)_?"
 AFTER = r"_?(?:proj|projection|linear|lin|layer|weights?|kernel|matrix)(?:_(?:weights?|kernel))?"
+# names of matrices; the same words alone; and names of biases
 MATRIX = {
     letter: re.compile(f"{BEFORE}(?:{words})(?:{AFTER})?|(?:{words}){AFTER}") for letter, words in LETTERS.items()
 }
@@ -228,7 +234,10 @@ STARTS = {
 
 
 def split_name(name: str) -> list[str]:
-    """Split a name into its meaningful parts, in lower case, without layer numbers at its end."""
+    """Split a name into parts in lower case, without the layer number: `"attn.Q.0.weight" -> ["attn", "q", "weight"]`.
+
+    Only a number at the end, or just before a part such as "weight", counts as a layer number.
+    """
     parts = [part for part in re.split(r"[./\s]+", name.strip().lower()) if part]
     kinds = ("weight", "weights", "kernel", "bias", "w", "b")
     while len(parts) > 1 and (parts[-1].isdigit() or (parts[-1] in kinds and parts[-2].isdigit())):
@@ -237,7 +246,10 @@ def split_name(name: str) -> list[str]:
 
 
 def guess_projection(name: str) -> tuple[str, int] | None:
-    """Return the projection that a name means, such as `W_q` or `b_qkv`, with 0 if exact, 1 if guessed; or None."""
+    """Return the projection that a name means, such as `W_q` or `b_qkv`, and how sure that is; None for other names.
+
+    The second value is 0 for an exact name such as `q_proj`, and 1 for a guess such as `q`.
+    """
     parts = split_name(name)
     if not parts:
         return None
@@ -254,14 +266,20 @@ def guess_projection(name: str) -> tuple[str, int] | None:
 
 
 def guess_stage(name: str) -> tuple[str, int] | None:
-    """Return the starting stage that a name means, `x`, `q`, `k`, `v` or `weights`, and 0; or None."""
+    """Return the starting stage that a name means, `x`, `q`, `k`, `v` or `weights`; None for other names.
+
+    The second value, 0, says that the name is exact, as in `guess_projection`.
+    """
     parts = split_name(name) or [""]
     last = parts[-2] if parts[-1] in ("weight", "kernel") and len(parts) > 1 else parts[-1]
     return next(((start, 0) for start, words in STARTS.items() if words.fullmatch(last)), None)
 
 
 def group_names(names: Iterable[str], meaning: Callable[[str], tuple[str, int] | None]) -> dict[str, list[str]]:
-    """Group names by role; an exact name wins over guesses."""
+    """Group names by what they mean, such as `W_q`; an exact name wins over guesses.
+
+    `meaning` is `guess_projection` or `guess_stage`.
+    """
     roles: dict[str, dict[int, list[str]]] = {}
     for name in names:
         if (role_and_rank := meaning(name)) is not None:

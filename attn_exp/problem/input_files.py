@@ -19,10 +19,10 @@ MODEL = ("model.path", "model.patches")
 
 SECTIONS = ("embeddings", "projections")
 ARRAYS = ("tokens", "vectors", "q", "k", "v", "weights", "given", "memory", "file")
-"""Settings in which a string, or each string of a mapping, is the name of a file."""
+"""Settings whose strings name files; the value is one string, or a mapping of names to strings."""
 
 CHECKPOINT = ("config.json", "tokenizer.json", "*.safetensors", f"*{INDEX}")
-"""The files of a checkpoint's folder that are read."""
+"""The files that are read from the folder of a checkpoint."""
 
 MOST_HASHED = 2**30
 """A file larger than this, in bytes, is identified by its name, size, modification time and first bytes."""
@@ -31,9 +31,9 @@ BEGINNING = 2**20
 
 
 def list_input_files(settings: Any) -> dict[str, str]:
-    """Return the files named in a configuration, or in its plain values, by setting.
+    """Return the files that a configuration names, by setting, such as `{"embeddings.file": "x.npy"}`.
 
-    A model's files are included as long as any setting is left to the model.
+    `settings` is a `Config` or its plain values. A model's files are included if any setting is left to the model.
     """
     files = {
         setting: file for name in SECTIONS for setting, file in find_named_files(get_setting(settings, name), name)
@@ -69,9 +69,9 @@ def setting_names(value: Any) -> list[str]:
 
 
 def fingerprint(file: Any, key: str = "") -> str:
-    """Hash a file and the files that it indexes; return an empty string if one cannot be read.
+    """Return a hash of a file and of the files that it indexes, or an empty string if one of them cannot be read.
 
-    For a checkpoint, all its files are hashed; `key` is the setting that names it.
+    `key` is the setting that names the file. If that is `model.path`, all files of the checkpoint are hashed.
     """
     if not isinstance(file, str):
         return ""
@@ -90,7 +90,7 @@ def fingerprint(file: Any, key: str = "") -> str:
 
 
 def list_checkpoint(path: Path) -> list[Path]:
-    """List the files of a checkpoint: those of its folder, or a weights file and the JSON files beside it."""
+    """List the files of a checkpoint; `path` is its folder, or a weights file with JSON files beside it."""
     if path.is_dir():
         return sorted({file for pattern in CHECKPOINT for file in path.glob(pattern)})
     json_files = [path.with_name(name) for name in CHECKPOINT[:2]]

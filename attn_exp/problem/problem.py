@@ -1,6 +1,7 @@
 """The problem of a run: the input that all variants share, and its division into heads.
 
-Settings that are left to a model are filled in first, from the forward pass of that model.
+A setting with the value `model` is left to the model of the run. Such settings are filled in first, from the forward
+pass of that model.
 """
 
 from __future__ import annotations
@@ -26,12 +27,15 @@ from attn_exp.problem.sources import Input, key_names, read_input, token_names
 class Problem:
     """Token names, and the arrays that the computation starts from; arrays of earlier stages are None.
 
-    `x` `[t m]`; `projections` W_q, W_k, W_v, W_o, b_q, b_k, b_v, b_o; `q` `[t d]`, `k` `[s d]`, `v` `[s e]` with the
-    heads side by side; `weights` `[t s]` if they are given.
-
-    `tokens` belong to the queries, `key_tokens` to the keys: the same tokens, or `past` tokens followed by them, or
-    the tokens of the `memory` `[s n]`, which W_k and W_v project instead of x. `x` includes the past tokens.
-    `marks` are the positions that were encoded in x before it was projected: q, k and v include them, `x` does not.
+    - `tokens`: the names of the queries' tokens, without past tokens.
+    - `key_tokens`: the names of the keys' tokens: of the memory if there is one, else of past tokens and then `tokens`.
+    - `x`: the vectors `[t m]`, past tokens included.
+    - `q` `[t d]`, `k` `[s d]`, `v` `[s e]`: queries, keys and values, their heads side by side.
+    - `weights`: `[t s]`, if the computation starts from them.
+    - `projections`: W_q, W_k, W_v, W_o, b_q, b_k, b_v and b_o by name.
+    - `memory`: the vectors `[s n]` that W_k and W_v project instead of x, in cross-attention.
+    - `past`: the number of tokens whose keys and values are in a cache.
+    - `marks`: the positions that were encoded in x before it was projected; q, k and v include them, `x` does not.
     """
 
     tokens: tuple[str, ...]
@@ -105,9 +109,9 @@ def fill_in_qkv(problem: Problem) -> Problem:
 
 
 def project_qkv(problem: Problem, encode: Callable[[Array], Array] = lambda x: x) -> tuple[Array, Array, Array]:
-    """Project x, and the memory if there is one, to q, k and v; `encode` is applied to the vectors of both first.
+    """Return q, k and v, projected from x and from the memory, if there is one; `encode` changes both of them first.
 
-    `q = x W_q` for the new tokens only; `k = x W_k` and `v = x W_v` for all tokens, or for those of the memory.
+    `q = x W_q` has only the new tokens. `k = x W_k` and `v = x W_v` have all tokens, or those of the memory.
     """
     assert problem.x is not None
     x = encode(problem.x)
@@ -117,7 +121,7 @@ def project_qkv(problem: Problem, encode: Callable[[Array], Array] = lambda x: x
 
 
 def make_late_problem(config: Config, given: Input) -> Problem:
-    """Return a problem that starts after the projections: from q and k, or from weights."""
+    """Return a problem that starts after the projections, from q and k or from weights."""
     if config.projections.source != "none":
         raise UserError("the input is already projected; use projections=none")
     given_names = [*config.projections.given, *config.projections.printed]
@@ -140,7 +144,7 @@ def make_late_problem(config: Config, given: Input) -> Problem:
             key_tokens = tuple(f"k{index}" for index in range(keys))
         return Problem(tokens, key_tokens, None, q, k, v, weights)
     if rows not in (keys, keys - config.past):
-        new = f"{keys - config.past} for the new tokens" if keys > config.past else f"more than {config.past} keys"
+        new = f"{keys - config.past}, one for each new token" if keys > config.past else f"more than {config.past} keys"
         counts = f"{count_of(rows, 'query', 'queries')} and {count_of(keys, 'key')}"
         raise UserError(f"past={config.past}: {counts}; expected {new}")
     check_past(config, keys)
@@ -164,13 +168,13 @@ def check_past(config: Config, count: int) -> None:
         )
     if config.past >= count > 0:
         most = f"choose at most {count - 1}" if count > 1 else "leave past out"
-        raise UserError(
-            f"past={config.past}: the input has {count_of(count, 'token')}, of which one must be new; {most}"
-        )
+        raise UserError(f"past={config.past}: the input has {count_of(count, 'token')}, and one must be new; {most}")
 
 
 def names_with_past(tokens: tuple[str, ...] | int | None, past: int, keys: int) -> tuple[str, ...]:
-    """Return the names of all tokens, past and new; if only the new ones are named, the past gets default names.
+    """Return the names of all tokens, past and new.
+
+    If only the new tokens have names, the past tokens are called `past0`, `past1` and so on.
 
     Raises:
         UserError: the number of names is neither that of all tokens nor that of the new ones.
@@ -189,7 +193,7 @@ STAGES = ("x", "q", "k", "v", "weights", "memory")
 
 
 def stack_problems(problems: Sequence[Problem]) -> Problem:
-    """Return several problems as one, whose arrays have a leading axis for the problems.
+    """Return several problems as one; its arrays have a leading axis for the problems.
 
     Raises:
         CannotStackError: the problems differ in the shapes of their arrays or in the names of their tokens.
@@ -204,9 +208,12 @@ def stack_problems(problems: Sequence[Problem]) -> Problem:
 
 @dataclass(frozen=True)
 class Heads:
-    """Numbers of heads: `query` heads, key/value heads `given` in the input, and `shared`, those that attention uses.
+    """The numbers of heads of a problem.
 
-    `pool` tells how the given heads are reduced to fewer: to the `first` ones, or to the `mean` of each group.
+    - `query`: query heads.
+    - `given`: key/value heads in the input.
+    - `shared`: key/value heads that attention uses.
+    - `pool`: how the given heads are reduced to fewer: "first" keeps the first ones, "mean" averages each group.
     """
 
     query: int
@@ -245,8 +252,10 @@ def count_heads(head: int, kv_head: int | None, problem: Problem, pool: str = "f
 def pool_heads(split: Array, heads: Heads) -> Array:
     """Reduce the key/value heads of the input, `[... h s d]`, to those that attention uses, `[... g s d]`.
 
-    `first` keeps the first g heads: random heads of the same distribution, so a sweep over g changes only the grouping.
-    `mean` averages the heads of each group, which turns a trained multi-head model into a grouped one: Ainslie et al.
+    `first` keeps the first g heads. If heads are random, all have the same distribution, so a sweep over g changes only
+    the grouping.
+
+    `mean` averages the heads of each group. This turns a trained multi-head model into a grouped one: Ainslie et al.
     2023, "GQA: Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints", section 2.1. The mean
     of n independent heads has a standard deviation smaller by a factor of sqrt(n), and so do its logits.
     """
@@ -264,11 +273,16 @@ def pool_heads(split: Array, heads: Heads) -> Array:
 
 @dataclass
 class Pass:
-    """A forward pass that has stopped at a layer, and continues from there if the next point needs a later layer.
+    """A forward pass of a model that has stopped at one layer, and can continue to a later one.
 
-    Points of a sweep that differ only in the layer share one pass, so that no layer is computed twice.
-    `model` holds the settings without the layer; `checkpoint` and `tokens` were read with them; `layers` yields the
-    layers after `layer`, whose index is `number`. However deep the model, only one layer's vectors are in memory.
+    Points of a sweep that differ only in the layer share one pass, so no layer is computed twice. Only one layer's
+    vectors are in memory, however deep the model is.
+
+    - `model`: the settings of the model, with `layer` set to 0.
+    - `checkpoint`, `tokens`: the opened checkpoint and the token names.
+    - `layers`: an iterator over the layers after `layer`.
+    - `layer`: the layer at which the pass has stopped; None before the first.
+    - `number`: the index of that layer; -1 before the first.
     """
 
     model: Model | None = None
@@ -280,9 +294,10 @@ class Pass:
 
 
 def fill_in_from_model(config: Config, under_way: Pass | None = None) -> Config:
-    """Fill in the settings that are left to a model from its layer; without any, return `config` unchanged.
+    """Return the configuration with the settings that are left to a model filled in from one of its layers.
 
-    `under_way` is the pass of the previous point, if several are computed one after the other.
+    If no setting is left to a model, `config` is returned unchanged. `under_way` is the pass of the previous point of a
+    sweep, if there is one.
 
     Raises:
         UserError: no model is chosen, or it cannot be read.

@@ -1,9 +1,15 @@
 """The matrices and biases that turn x into queries, keys and values, and heads into the output.
 
-`project` takes each array from the first source that has it: the settings, `draws`, a generator that draws the arrays
-one after another, or the array's own random stream. A generator draws them either in the order in which a notebook
-creates them, or in the order in which PyTorch initializes a new layer. A `Linear` stores its weight `[outputs inputs]`
-and computes `x W^T + b`; the arrays here are transposed, `[inputs outputs]`.
+`project` makes each array in the first of these ways that the settings allow:
+
+1. The settings define it: written out, in a file, or as a printed product (`read_document`).
+2. The setting `draws` draws it.
+3. A generator draws several arrays one after another (`draw_in_order`). The order is that in which a notebook creates
+   them, or that in which PyTorch initializes a new layer.
+4. It is drawn from its own random stream, or is the identity or zeros (`make_array`).
+
+PyTorch's `Linear` stores its weight `[outputs inputs]` and computes `x W^T + b`. The arrays here are transposed,
+`[inputs outputs]`.
 
 Source: PyTorch, `torch/nn/init.py`, `torch/nn/modules/linear.py` and `activation.py`.
 """
@@ -39,34 +45,37 @@ LAYERS = ("torch_linear", "torch_mha")
 
 
 class Inputs(NamedTuple):
-    """The inputs of the projections: x `[t m]` for queries, `source` `[s n]` (x or the memory) for keys and values."""
+    """The inputs of the projections.
+
+    - `x`: the vectors `[t m]` that W_q projects.
+    - `key_source`: the vectors `[s n]` that W_k and W_v project: x, or the memory if there is one.
+    """
 
     x: Array
-    source: Array
+    key_source: Array
 
     def of(self, name: str) -> Array:
         """Return the input of a matrix, or of the matrix that a bias belongs to."""
-        return self.source if name[-1] in "kv" else self.x
+        return self.key_source if name[-1] in "kv" else self.x
 
     def width(self, name: str = "x") -> int:
         return int(self.of(name).shape[1])
 
 
 def project(
-    settings: Projections, inputs: Inputs, head: int, bias: bool, source: RandomSource, drawn: Arrays
+    settings: Projections, inputs: Inputs, head: int, bias: bool, random_source: RandomSource, drawn: Arrays
 ) -> dict[str, Array]:
     """Return W_q, W_k, W_v, W_o, and with `bias` b_q, b_k, b_v, b_o, as the settings describe them.
 
-    W_q is `[m h*d]`, W_k and W_v `[n h*d]`, W_o `[h*e m]`: keys and values are made from the memory `[s n]` if there is
-    one, else from x `[t m]`, so that n is m.
+    W_q is `[m h*d]`, W_k and W_v are `[n h*d]`, and W_o is `[h*e m]`. Without a memory, n is m.
 
     Tokens are rows: `q = x W_q + b_q`. A document with tokens in columns writes `W x + b`; its arrays are transposed
-    here. Arrays that `drawn` already contains are used unchanged.
+    here. Arrays in `drawn`, from the setting `draws`, are used unchanged.
 
     Raises:
         UserError: a name does not belong to a projection, or an array does not fit x.
     """
-    arrays = read_document(settings, inputs, head, source)
+    arrays = read_document(settings, inputs, head, random_source)
     for name in drawn:
         if name in arrays:
             raise UserError(f"projections.given.{name} and draws.{name} both define {name}; give only one of them")
@@ -74,12 +83,12 @@ def project(
     if unused and not bias:
         raise UserError(f"projections: {' and '.join(unused)} given, but bias=false adds none; write bias=true")
     arrays |= drawn
-    arrays = draw_in_order(settings, arrays, inputs, head, bias, source) | arrays
+    arrays = draw_in_order(settings, arrays, inputs, head, bias, random_source) | arrays
     names = MATRICES + BIASES if bias else MATRICES
     for name in names:
         rows, columns = shape_of(name, arrays, settings, inputs, head)
         if name not in arrays:
-            arrays[name] = make_array(settings, name, rows, columns, source)
+            arrays[name] = make_array(settings, name, rows, columns, random_source)
         if name in MATRICES:
             meaning = "d_model" if inputs.of(name) is inputs.x else "the memory's width"
             require_rows(name, arrays[name], "the size of v" if name == "W_o" else meaning, rows, settings.transposed)
@@ -88,8 +97,8 @@ def project(
     return {name: arrays[name].reshape(-1) if name in BIASES else arrays[name] for name in names}
 
 
-def read_document(settings: Projections, inputs: Inputs, head: int, source: RandomSource) -> dict[str, Array]:
-    """Return the arrays that the settings define, read from a file, written out or recovered; a bias is one row."""
+def read_document(settings: Projections, inputs: Inputs, head: int, random_source: RandomSource) -> dict[str, Array]:
+    """Return the arrays that the settings define: read from a file, written out, or recovered. A bias is one row."""
     arrays = {}
     if settings.file is not None or not all(map(is_plain, settings.given.values())):
         from attn_exp.problem import from_files  # noqa: PLC0415 - most runs have none
@@ -97,9 +106,9 @@ def read_document(settings: Projections, inputs: Inputs, head: int, source: Rand
         arrays = from_files.read_projections(settings, inputs, head)
     for name, value in settings.given.items():
         if is_plain(value):
-            matrix = read_matrix(as_rows(value), f"projections.{name}", source)
+            matrix = read_matrix(as_rows(value), f"projections.{name}", random_source)
             arrays[name] = matrix.T if settings.columns or settings.transposed else matrix
-    arrays |= recover_matrices(settings.printed, inputs, source)
+    arrays |= recover_matrices(settings.printed, inputs, random_source)
     for name in arrays:
         if name not in MATRICES + BIASES:
             raise UserError(unknown(name, MATRICES + BIASES, "array of projections"))
@@ -113,7 +122,10 @@ def require_rows(name: str, matrix: Array, meaning: str, size: int, transposed: 
 
 
 def shape_of(name: str, arrays: Arrays, settings: Projections, inputs: Inputs, head: int) -> tuple[int, int]:
-    """Return the shape of a matrix, or of the matrix of a bias, from `arrays` or else from the settings."""
+    """Return the shape of a matrix; for a bias, that of the matrix it belongs to.
+
+    The columns are counted in `arrays`, or given by the settings if the matrix does not exist yet.
+    """
     columns = widths(settings, inputs.width())
     columns |= {key[-1]: array.shape[1] for key, array in arrays.items() if key in MATRICES}
     if name[-1] == "o":
@@ -121,7 +133,7 @@ def shape_of(name: str, arrays: Arrays, settings: Projections, inputs: Inputs, h
     return inputs.width(name), columns[name[-1]]
 
 
-def make_array(settings: Projections, name: str, rows: int, columns: int, source: RandomSource) -> Array:
+def make_array(settings: Projections, name: str, rows: int, columns: int, random_source: RandomSource) -> Array:
     """Make an array that the settings do not define: draw it from its own stream, or return the identity or zeros.
 
     By default, a drawn array is scaled so that multiplying by it roughly keeps magnitudes. `rows` and `columns` are
@@ -133,7 +145,7 @@ def make_array(settings: Projections, name: str, rows: int, columns: int, source
     shape = (rows, columns) if name in MATRICES else (1, columns)
     if settings.source in DISTRIBUTIONS:
         distribution = Distribution(settings.source, settings.low, settings.high, key="projections.")
-        numbers = source._replace(stream=None).array(name, distribution, shape)
+        numbers = random_source._replace(stream=None).array(name, distribution, shape)
         default_spread = (
             1.0 if settings.source == "integers" else 1 / math.sqrt(shape[0] if name in MATRICES else columns)
         )
@@ -146,8 +158,8 @@ def make_array(settings: Projections, name: str, rows: int, columns: int, source
     return np.eye(*shape) if name in MATRICES else np.zeros(shape)
 
 
-def recover_matrices(printed: Mapping[str, Any], inputs: Inputs, source: RandomSource) -> dict[str, Array]:
-    """Solve `x W = printed` for each W if a document prints only the product."""
+def recover_matrices(printed: Mapping[str, Any], inputs: Inputs, random_source: RandomSource) -> dict[str, Array]:
+    """Return each matrix W of which a document prints only the product `x W`, by solving `x W = product`."""
     arrays = {}
     for name, product in printed.items():
         x = inputs.of(name)
@@ -157,7 +169,7 @@ def recover_matrices(printed: Mapping[str, Any], inputs: Inputs, source: RandomS
                 f"projections: {', '.join(printed)} can be recovered only if {input_name} has an inverse, but this "
                 f"{shape} {input_name} has none"
             )
-        result = read_matrix(product, f"projections.{name}", source)
+        result = read_matrix(product, f"projections.{name}", random_source)
         if len(result) != len(x):
             raise UserError(
                 f"projections.{name}: {len(result)} rows are printed; expected one for each of {len(x)} tokens"
@@ -173,17 +185,18 @@ def as_rows(value: Any) -> Any:
 
 
 def draw_in_order(
-    settings: Projections, defined: Arrays, inputs: Inputs, head: int, bias: bool, source: RandomSource
+    settings: Projections, defined: Arrays, inputs: Inputs, head: int, bias: bool, random_source: RandomSource
 ) -> dict[str, Array]:
-    """Return the arrays that a generator draws one after another: first each head's, then the shared ones.
+    """Return the arrays that a generator draws one after another; empty if the settings name no generator.
 
-    The result is empty if no generator is named. The default order is W_q, W_k, W_v, W_o, then the biases, if any; a
-    new `nn.Linear` draws its bias right after its matrix. `defined` arrays are not drawn.
+    The setting `order_per_head` lists the arrays that are drawn head by head, and `order` those drawn whole, after
+    them. The default order is W_q, W_k, W_v, W_o, then the biases, if any. A new `nn.Linear` draws each bias right
+    after its matrix. The default order leaves out `defined` arrays.
 
     Raises:
         UserError: a name is unknown, the generator or seed is invalid, or the heads do not divide a width.
     """
-    stream = find_stream(settings, source)
+    stream = find_stream(settings, random_source)
     if stream is None:
         return {}
     if settings.source == "torch_mha":
@@ -202,24 +215,31 @@ def draw_in_order(
     return {name: np.hstack(arrays) for name, arrays in parts.items()}
 
 
-def find_stream(settings: Projections, source: RandomSource) -> Stream | None:
-    """Return the generator of the projections, their own or the run's; None if each array has its own stream."""
+def find_stream(settings: Projections, random_source: RandomSource) -> Stream | None:
+    """Return the stream that draws all projections in order; None if each array has its own stream.
+
+    It belongs to the generator of the projections if they set one, or else to that of the run.
+    """
     generator, seed, key = spell_seed(settings, "projections")
     if settings.source in LAYERS:
         if generator not in (None, "torch"):
             raise UserError(f"projections.generator={generator}: {settings.source} can be drawn only by torch")
         generator = "torch"
-    if (generator or source.generator) != STREAMS:
-        return choose_source(generator, seed, key, source, draws_once=False).stream
+    if (generator or random_source.generator) != STREAMS:
+        return choose_source(generator, seed, key, random_source, draws_once=False).stream
     if seed is not None:
         raise UserError(f"{key}={seed} needs projections.generator, such as torch")
     if settings.order or settings.order_per_head:
-        raise UserError("projections.order needs projections.generator, such as torch; by default, seeds are per array")
+        raise UserError(
+            "projections.order needs projections.generator, such as torch; by default, each array has its own stream"
+        )
     return None
 
 
 def list_draws(settings: Projections, defined: Arrays, bias: bool, head: int) -> Iterator[tuple[str, int]]:
-    """Yield the name of each array in drawing order, and the number of heads into which it is split.
+    """Yield the name of each array that is drawn, in order, and the number of heads that it is split into.
+
+    An array that is drawn head by head appears once per head.
 
     Raises:
         UserError: a name is unknown, or the order lacks a W_q, W_k or W_v that no other setting provides.
@@ -273,18 +293,19 @@ def draw_linear_bias(stream: Stream, inputs: int, outputs: int) -> Array:
     return stream.uniform((outputs,), -1 / math.sqrt(inputs), 1 / math.sqrt(inputs))
 
 
-def draw_multi_head_attention(stream: Stream, size: int, biases: bool, source: int) -> dict[str, Array]:
+def draw_multi_head_attention(stream: Stream, size: int, biases: bool, key_size: int) -> dict[str, Array]:
     """Draw the projections of a new `nn.MultiheadAttention(size, heads, bias=biases)`.
 
-    Its output projection is drawn first, like any `Linear`; then one matrix `[3 size, size]` of queries, keys and
-    values, uniform within `sqrt(6 / (size + 3 size))`. Every bias is zero, even the output's, although it is drawn.
-    If keys and values have another size (`kdim=source, vdim=source`), three matrices are drawn one after another.
+    PyTorch draws the output projection first, like any `Linear`. Then it draws one matrix `[3 size, size]` of queries,
+    keys and values, uniform within `sqrt(6 / (size + 3 size))`. Every bias is zero; the output's is drawn and then
+    set to zero. If keys and values have another size (`kdim=key_size, vdim=key_size`), PyTorch draws three matrices
+    one after another instead of the fused one.
     """
     output = draw_linear_weight(stream, size, size)
     if biases:
         draw_linear_bias(stream, size, size)
-    is_fused = source == size
-    shapes = [(3 * size, size)] if is_fused else [(size, size), (size, source), (size, source)]
+    is_fused = key_size == size
+    shapes = [(3 * size, size)] if is_fused else [(size, size), (size, key_size), (size, key_size)]
     bounds = [math.sqrt(3) * math.sqrt(2 / sum(shape)) for shape in shapes]
     drawn = [stream.uniform(shape, -bound, bound) for shape, bound in zip(shapes, bounds, strict=True)]
     sides = np.split(drawn[0], 3) if is_fused else drawn

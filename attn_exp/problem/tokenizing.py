@@ -27,9 +27,10 @@ LEADING = ("\u0120", "\u2581")
 
 
 def encode(request: Mapping[str, Any], tell: Callable[[str], None]) -> dict[str, list[Any]]:
-    """Return the token `ids` of the `text`, with the model's special tokens, and the name of each as `tokens`.
+    """Return `ids`, the token ids of a text with the model's special tokens, and `tokens`, their names.
 
-    The space before a word is shown as `_`; there is no truncation or padding. `path` is the path of tokenizer.json.
+    `request` has the `text`, the `path` of tokenizer.json, and the `key` that begins error messages. The space before a
+    word is shown as `_`. Nothing is truncated or padded.
 
     Raises:
         UserError: the package is missing, or the file cannot be read.

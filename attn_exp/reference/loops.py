@@ -33,8 +33,8 @@ def compute_weights(  # noqa: PLR0913 - a query and what determines its weights
 ) -> list[float]:
     """Return the weights of one query over all keys; `q` `[t d]` and `k` `[s d]` are those of one head.
 
-    `dots` are its dot products with the keys, if already known. The number `subtracted`, if any, is subtracted from
-    every logit, with rounding in the softmax dtype.
+    The query has the index `row`, and `position` is its position among the keys. `dots` are its dot products with the
+    keys, if already known. `subtracted` is a number to subtract from every logit, rounded in the softmax dtype.
     """
     if rules.pairing is not None:
         dots = [rules.pairing.pair_twin(q[row], key, head) for key in k]
@@ -52,7 +52,7 @@ def compute_weights(  # noqa: PLR0913 - a query and what determines its weights
 
 
 def subtract_in(logit: float, number: float, dtype: str | None) -> float:
-    """Subtract in a 16-, 32- or 64-bit float type; overflow gives infinity."""
+    """Return `logit - number`, rounded to float16, float32 or float64; overflow gives infinity."""
     code = {"float16": "<e", "float32": "<f"}.get(str(dtype), "<d")
     try:
         (rounded,) = struct.unpack(code, struct.pack(code, logit))
@@ -101,7 +101,7 @@ def bend(logit: float, rules: Rules) -> float:
 
 
 def pool_key_heads(numbers: Vector, heads: Heads) -> list[float]:
-    """Pool one token's key/value heads, side by side, into those that attention uses, by the rule `Heads.pool`."""
+    """Return the key/value heads that attention uses, given all heads of one token side by side; see `Heads.pool`."""
     groups, size = heads.shared, len(numbers) // heads.given
     if heads.pool == "first":
         return list(numbers[: groups * size])

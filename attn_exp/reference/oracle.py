@@ -31,21 +31,24 @@ BUDGET = 2_000_000
 """Maximum number of multiplications of Python floats to project x, about 0.1 s; NumPy computes larger projections."""
 
 QUERIES = 2_000_000
-"""Maximum number of multiplications for the checked queries, about 0.1 s; all are checked if that is enough."""
+"""Maximum number of multiplications for the checked queries, about 0.1 s; small problems are checked in full."""
 
 REFERENCES = {"logits": reference.compute_weights, "kernel": reference.compute_linear_weights}
 """The function that computes the expected weights of a form, by `Form.reference`."""
 
 SUBTRACTED = {"less_1e9": 1e9, "less_65504": 65504.0}
-"""The number that is subtracted from the scores of a row without keys, by the value of `Question.empty`."""
+"""The number that these values of `Question.empty` subtract from the logits of a row that sees no key."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """What determines an answer besides the problem: heads, positions, rules, and how weights are computed.
+    """The settings of a variant that determine its expected values on a given problem.
 
-    `weights` is a name in `REFERENCES`; `empty` determines the weights of a row without keys; `tiled` means that query
-    head i reads key/value head `i mod g`.
+    - `weights`: how weights are computed, a name in `REFERENCES`.
+    - `heads`, `rules`, `positions`: as in the variant.
+    - `output_projection`: whether the output is multiplied by W_o.
+    - `empty`: the weights of a row that sees no key: "zeros", "mean", "nan" or a name in `SUBTRACTED`.
+    - `tiled`: whether query head i reads key/value head `i mod g`; otherwise it reads `i // (h / g)`.
     """
 
     weights: str
@@ -58,7 +61,12 @@ class Question:
 
 
 class Answer(NamedTuple):
-    """The expected values of the checked rows: `weights` `[n h r s]`, and `output` `[n r m]` if there are values."""
+    """The expected values of the checked queries.
+
+    - `rows`: the indices of these queries.
+    - `weights`: `[n h r s]`.
+    - `output`: `[n r m]`, or None if the problem has no values.
+    """
 
     rows: Shape
     weights: Array
@@ -108,10 +116,10 @@ def compute_weights(question: Question, q: Array | None, k: Array | None, rows: 
         [
             [
                 [
-                    compute_row_weights(question, q, k, dots, head, row)
-                    for row, dots in zip(rows, head_dots, strict=True)
+                    compute_row_weights(question, head_q, head_k, row_dots, head, row)
+                    for row, row_dots in zip(rows, head_dots, strict=True)
                 ]
-                for head, (q, k, head_dots) in enumerate(zip(*problem_arrays, strict=True))
+                for head, (head_q, head_k, head_dots) in enumerate(zip(*problem_arrays, strict=True))
             ]
             for problem_arrays in problems
         ]
@@ -119,14 +127,14 @@ def compute_weights(question: Question, q: Array | None, k: Array | None, rows: 
 
 
 def split_heads(question: Question, side: Any, count: int) -> Array:
-    """Return `[n h s d]`: for each query head, the one that it reads of `count` heads side by side."""
+    """Return the head that each query head reads, `[n h s d]`; `side` has `count` heads side by side."""
     heads = question.heads.query
     split = side.reshape(*side.shape[:2], count, -1).swapaxes(1, 2)
     return np.asarray(split[:, [head % count if question.tiled else head * count // heads for head in range(heads)]])
 
 
 def choose_rows(problem: Problem, mixing: int) -> Shape:
-    """Choose the first, the last and evenly spaced rows in between, as many as the budget allows.
+    """Choose which queries to check: the first, the last, and evenly spaced ones between them, as the budget allows.
 
     `mixing` is the number of multiplications per row of the output projection.
     """
@@ -137,7 +145,7 @@ def choose_rows(problem: Problem, mixing: int) -> Shape:
 
 
 def encode_and_pool(question: Question, sides: Sides, past: int) -> Sides:
-    """Return q, k, v with positions encoded and heads pooled by the reference's own code, problem by problem.
+    """Return q, k and v with their positions encoded and the key/value heads pooled, by the reference's own loops.
 
     If there are `past` tokens, the positions of queries start after them, whatever offset the masks use.
     """
@@ -158,7 +166,7 @@ def change_each(side: Array | None, change: Callable[[Any], list[list[float]]]) 
 
 
 def project_sides(question: Question, problem: Problem) -> Sides:
-    """Return q, k, v: projected by the reference if that fits the budget, else by NumPy."""
+    """Return q, k and v, projected by the reference if that fits the budget, else as NumPy projected them."""
     changes_x = any(position.changes_x for position in question.positions)
     cost = sum(side[0].size * side.shape[2] for side in (problem.x, problem.memory) if side is not None)
     if problem.x is None or not (changes_x or 3 * cost <= BUDGET):
@@ -178,8 +186,9 @@ def project(vectors: Any, problem: Problem, letter: str) -> Array:
 def sum_exactly(terms: Array) -> Array:
     """Sum along the last axis as `math.fsum` does: each result is the float nearest to the exact sum.
 
-    The leading bits of the terms, whose sum is exact, and the rest are summed separately: Rump, Ogita and Oishi
-    2008, "Accurate Floating-Point Summation, Part I", section 3. If the error of the rest may matter, `fsum` is used.
+    Each term is split into leading bits, whose sum is exact, and a rest, and the two are summed separately: Rump, Ogita
+    and Oishi 2008, "Accurate Floating-Point Summation, Part I", section 3. If the rounding error of the rest may change
+    the result, `fsum` is used.
     """
     with np.errstate(all="ignore"):
         anchor = np.ldexp(2.0, np.frexp(np.abs(terms).sum(axis=-1, keepdims=True))[1])
@@ -222,8 +231,8 @@ def compute_row_weights(question: Question, q: Any, k: Any, dots: Any, head: int
 def answer_all(questions: Mapping[str, Question], problem: Problem) -> dict[str, Answer]:
     """Return the answer to each question by name, except for questions that the reference cannot answer.
 
-    The arrays of the problem and of the answers have a leading axis for stacked problems. Equal questions are answered
-    once, and x is projected once for all questions that encode the same positions in it.
+    All arrays have a leading axis for stacked problems. Equal questions are answered once. Questions that encode the
+    same positions in x share one projection of x.
     """
     answered: list[tuple[Question, Answer]] = []
     projections: list[tuple[tuple[Position, ...], Sides]] = []

@@ -1,10 +1,12 @@
 """The rules: masks, scores, positions and normalizers, one per file, and the `Grid` that they are evaluated on.
 
 A rule is a frozen dataclass; its fields are its settings. For a `Grid` of logits, a mask returns which of them it
-`allows`, and a score rule transforms them or returns a `bias`; the `span` of a mask lets forms skip blocks.
-No rule knows which form runs it. Only masks produce -inf: an additive mask is split where it enters the package, and
-its -inf become booleans, so that NaN at masked keys cannot leak. If a stored run names a rule whose code is not
-available, a placeholder takes its place. `example` defines the expected result that each file must write out by hand.
+`allows`, and a score rule transforms them or returns a `bias`. The `span` of a mask lets forms skip blocks. No rule
+knows which form runs it.
+
+Only masks produce -inf. The -inf of an additive mask become booleans where it enters the package, so that NaN at masked
+keys cannot leak. If a stored run names a rule whose code is not available, a placeholder (`Absent`) takes its place.
+`example.py` defines the expected result that each file must write out by hand.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from attn_exp.rules.positions.position import Position
 from attn_exp.rules.scores.score import Score
 
 KINDS = {"mask": Mask, "score": Score, "position": Position}
-"""The base class of each group."""
+"""The base class of the rules of each group."""
 
 
 def names(group: str) -> tuple[str, ...]:
@@ -43,7 +45,7 @@ def rule_class(group: str, name: str) -> type:
 
 
 def endless(key: str) -> Any:
-    """Return the value that means "no limit" for a rule's setting such as `mask.window.left`; None if it has none."""
+    """Return the value that means "no limit" for a setting of a rule: `"mask.window.left" -> -1`, or None."""
     group, name, setting = (["", "", "", *key.split(".")])[-3:]
     if group not in KINDS or name not in names(group) or registry.is_absent(package(group), name):
         return None
@@ -64,7 +66,7 @@ def make(group: str, name: str, settings: Any) -> Any:
 
 
 def effective_settings(group: str, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a rule that have an effect: those that are given and not overridden by others."""
+    """Return the settings of a rule that have an effect: those that are set, and that no other setting overrides."""
     present = {key: value for key, value in settings.items() if value not in (None, ())}
     overridden_by = {} if registry.is_absent(package(group), name) else getattr(rule_class(group, name), "instead", {})
     return {
@@ -90,9 +92,11 @@ def normalizer(name: str) -> Normalizer:
 def make_masks(
     settings: Mapping[str, Any], join: str, blocks: bool = False, tokens: Sequence[str] = ()
 ) -> tuple[Mask, ...]:
-    """Create masks from a mapping of names to settings; with `join="or"`, a key is visible if any mask allows it.
+    """Create masks from a mapping of names to settings.
 
-    With `blocks`, the user's booleans mean True = hidden. `tokens` are the names of the keys.
+    - `join`: with "or", a query sees a key if any mask allows it; otherwise all masks must.
+    - `blocks`: whether True means hidden in the user's booleans.
+    - `tokens`: the names of the keys.
     """
     created = tuple((mask.inverted() if blocks else mask).with_tokens(tokens) for mask in make_all("mask", settings))
     return (AnyOf(created),) if join == "or" and len(created) > 1 else created
@@ -105,7 +109,7 @@ def make_all(group: str, settings_by_name: Mapping[str, Any]) -> tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Absent:
-    """A placeholder for a rule known only by name; it refuses to compute."""
+    """A placeholder for a rule whose code is not available; it raises an error when it is used."""
 
     stands_for: str
 

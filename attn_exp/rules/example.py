@@ -7,24 +7,24 @@ from typing import Any, NamedTuple
 
 
 class Example(NamedTuple):
-    """An expected result that does not come from the code; each file defines one as `EXAMPLE`, and a test checks it.
+    """An expected result that was not computed by the code. Each file defines one as `EXAMPLE`, and a test checks it.
 
-    Forms and the reference call the same rule, so without an example a wrong formula would pass every check.
+    Forms and the reference call the same rule. Without an example, a wrong formula would therefore pass every check.
 
     Attributes:
         settings: the settings as a user would write them.
-        outcome: the result. For a mask, one string per query, `█` where it sees the key and `·` where it does not. For
-            a score rule, rows of changed logits, each followed by the extra logit if the rule has one. For a position,
-            rows of the changed x, or of one changed head. For a normalizer, rows of weights.
+        outcome: the result. For a mask, one string per query: `█` where it sees the key, and `·` where it does not. For
+            a score rule, rows of changed logits; the last column is the extra logit if the rule has one. For a
+            position, rows of the changed x, or of one changed head. For a normalizer, rows of weights.
         given: the input: rows of logits, of x or of a head; zeros by default.
-        keys: rows of keys, for a score rule that computes scores from q and k, or a position that changes keys.
-        keys_after: the same keys, changed by a position; required if it treats keys and queries differently.
+        keys: rows of keys, for a score rule that computes scores from q and k, or for a position that changes keys.
+        keys_after: the same keys after a position has changed them; required if it treats keys and queries differently.
         heads: the number of heads.
         head: the head that the outcome shows.
         offset: the position of the first query.
         decimals: the number of correct decimals of the outcome.
         source: the source of the outcome, unless it was worked out by hand.
-        outside: an example from a paper or another implementation, or the reason why there is none.
+        outside: another example, from a paper or another implementation; or the reason why there is none.
     """
 
     settings: Mapping[str, Any]

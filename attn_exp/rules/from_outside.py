@@ -1,8 +1,8 @@
 """Check rules from outside the package against their example, and guard their methods.
 
-Forms, the reference and the pages call rules in many places, and none of them expects a mask to raise, to return
+Forms, the reference and the pages call rules in many places. None of them expects a mask to raise an error, to return
 numbers instead of booleans, or to return the wrong shape. So each method that an outside class defines is wrapped in a
-guard, which reports a violation as a user error that names the rule.
+guard. The guard reports such a violation as a user error that names the rule.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ def describe_difference(group: str, rule: Any, example: Example) -> str:
 
 
 def compute_outcome(group: str, rule: Any, example: Example) -> Array:
-    """Return the result of a rule for the input of its example.
+    """Return the result of a rule for the input of its example, in the form of `Example.outcome`.
 
-    A mask gives booleans, a score rule logits (an extra logit last), a position rows of x or of a head, and a
-    normalizer weights.
+    A mask gives booleans. A score rule gives logits, and in the last column its extra logit. A position gives rows of x
+    or of a head. A normalizer gives weights.
     """
     inputs = np.array(example.given, float)
     if group == "normalizer":
@@ -74,7 +74,7 @@ def compare_numbers(numbers: Array, outcome: Sequence[Any], decimals: int) -> st
 
 
 Misfit = Callable[[tuple[Any, ...], Any], str]
-"""Takes the arguments and the result of a method, and describes what is wrong with the result, if anything."""
+"""Takes the arguments and the result of a method, and returns what is wrong with the result, or an empty string."""
 
 
 def guard_methods(kind: type, name: str, group: str) -> None:
@@ -97,9 +97,10 @@ def guard(
     error_type: type[UserError] = UserError,
     passes: type[Exception] = UserError,
 ) -> Callable[..., Any]:
-    """Wrap a function so that any error, or a result that `misfit` objects to, raises `error_type`, a UserError.
+    """Wrap a function from outside the package: an error in it, or a wrong result, raises `error_type`, a UserError.
 
-    Exceptions of type `passes`, which the contract of the function allows, are passed on.
+    `misfit` decides whether a result is wrong. Exceptions of type `passes` are not changed: the contract of the
+    function allows them.
     """
 
     @functools.wraps(function)
@@ -120,9 +121,10 @@ def guard(
 
 
 def find_misfit(arguments: tuple[Any, ...], result: Any, kinds: str = "fiub", expected: str = "real numbers") -> str:
-    """Describe what is wrong with a result: its dtype is not of these kinds, its shape is wrong, or it introduces NaN.
+    """Return what is wrong with a result: its dtype, its shape, or NaN where the input had none; "" if nothing is.
 
-    The result must have the shape of the first array among the arguments; if that is a grid, it must broadcast to it.
+    `kinds` are the allowed kinds of dtype. The result must have the shape of the first array among the arguments. If
+    the first is a grid, the result must broadcast to it.
     """
     argument = next((candidate for candidate in arguments if isinstance(candidate, np.ndarray | Grid)), None)
     if argument is None:

@@ -20,14 +20,15 @@ from attn_exp.config.kinds import Kind, own_kinds, read_own
 class Grid:
     """A region of the logits `[b h t s]`, as index arrays that broadcast to the shape of the region.
 
-    `batch` `[b 1 1 1]`, `head` `[h 1 1]`, `row` `[t 1]` and `key` `[s]` count from 0; for a single logit they are
-    integers. Forms may order the axes differently, so rules combine these arrays only by broadcasting.
-    `query` is the position of a row among the keys, `row + offset`: causal masks, windows and ALiBi compare it with
-    `key`. The offset is 0 when the first query is aligned with the first key (top-left alignment), the number of past
-    keys when decoding with a cache, and `keys - rows` when the last query is aligned with the last key (bottom-right
-    alignment).
+    - `batch` `[b 1 1 1]`, `head` `[h 1 1]`, `row` `[t 1]`, `key` `[s]`: indices that count from 0; for a single logit,
+      they are integers.
+    - `query`: the position of a row among the keys, `row + offset`. Causal masks, windows and ALiBi compare it with
+      `key`.
+    - `heads`, `rows`, `keys`: the sizes of the whole problem, not of the region.
 
-    `heads`, `rows` and `keys` are the sizes of the whole problem, not of the region.
+    The offset is 0 if the first query is aligned with the first key (top-left alignment). It is `keys - rows` if the
+    last query is aligned with the last key (bottom-right alignment). When decoding with a cache, it is the number of
+    past keys. Forms may order the axes differently, so rules combine the index arrays only by broadcasting.
     """
 
     batch: Array | int
@@ -41,7 +42,7 @@ class Grid:
 
 
 def take_values(values: Array, grid: Grid) -> Array:
-    """Return the entries of an array `[b h t s]` on a grid; missing axes and axes of length 1 broadcast."""
+    """Return the entries of an array `[b h t s]` on a grid; an axis that is missing or has length 1 is broadcast."""
     padded = values.reshape((1,) * (4 - values.ndim) + values.shape)
     indices = (grid.batch, grid.head, grid.row, grid.key)
     entries = tuple(0 if size == 1 else index for size, index in zip(padded.shape, indices, strict=True))
@@ -49,7 +50,7 @@ def take_values(values: Array, grid: Grid) -> Array:
 
 
 class Validated:
-    """The base of all rules: validates the fields of a rule created in Python like settings on the command line."""
+    """The base of all rules: it checks the fields of a rule created in Python like settings on the command line."""
 
     kinds: ClassVar[Mapping[str, Kind]]
 
@@ -63,9 +64,10 @@ class Validated:
 class Rule(Validated):
     """The base of masks and score rules.
 
-    `relative`: the result, a mask's `allows` or a score rule's `bias`, depends only on the head and `key - query`;
-    blockwise forms then evaluate it once per difference. `one_sequence`: the rule identifies tokens by index, so
-    queries and keys must be tokens of one sequence. `instead` maps a setting to the settings that override it.
+    - `relative`: whether the result, `allows` of a mask or `bias` of a score rule, depends only on the head and on
+      `key - query`. Blockwise forms then evaluate it once per difference.
+    - `one_sequence`: whether the rule identifies tokens by index. Queries and keys must then be tokens of one sequence.
+    - `instead`: the settings that override a setting, by its name.
     """
 
     relative: ClassVar[bool] = False

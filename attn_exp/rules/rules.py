@@ -1,4 +1,4 @@
-"""`Rules`, which determine what attention computes, and functions that evaluate masks on the grid of a problem."""
+"""`Rules` determine what attention computes. The functions here evaluate masks on the grid of a problem."""
 
 from __future__ import annotations
 
@@ -20,19 +20,26 @@ from attn_exp.rules.scores.score import Score
 MOST_ENTRIES = 1 << 28
 """Maximum number of entries of a mask that is stored in full, at one byte each."""
 AT_ONCE, KEYS_AT_ONCE = 1 << 24, 256
-"""Maximum number of mask entries, and of keys, that `queries_with_keys` evaluates per block."""
+"""Maximum number of mask entries, and of keys, that `queries_with_keys` evaluates at a time."""
 
 
 @dataclass(frozen=True)
 class Rules:
     """Everything that determines what attention computes, whichever form computes it.
 
-    `logits = scale * q k^T`, or `scale` times the scores of a pairing rule; `capped` are the logits after each score
-    rule's `bend`, in order; `masked` is `capped` plus every `bias`, with -inf for hidden keys;
-    `weights = normalizer.weigh(masked)`.
-    `offset` is the position of the first query among the keys: an integer, or one integer per example, `[b]`.
-    `softmax_dtype` is the dtype of the normalizer in forms that round stage by stage; None keeps that of the input.
-    `bend_last` applies `bend` after biases and masks, as old code did: a soft-capped -inf is finite, so weight leaks.
+    The stages:
+
+    - `logits = scale * q k^T`, or `scale` times the scores of a pairing rule.
+    - `capped`: the logits after the `bend` of each score rule, in order.
+    - `masked`: `capped` plus every `bias`, and -inf for hidden keys.
+    - `weights = normalizer.weigh(masked)`.
+
+    Some fields:
+
+    - `offset`: the position of the first query among the keys: an integer, or one integer per example, `[b]`.
+    - `softmax_dtype`: the dtype of the normalizer in forms that round stage by stage; None keeps that of the input.
+    - `bend_last`: whether `bend` comes after biases and masks, as in old code. A soft-cap then makes -inf finite, so
+      hidden keys get weight.
     """
 
     scale: float = 1.0
@@ -50,7 +57,7 @@ class Rules:
 
     @property
     def plain(self) -> bool:
-        """Whether the weights are a softmax of `scale q k^T` plus biases, with or without masks, all in one dtype."""
+        """Whether the weights are a softmax of `scale q k^T` plus biases, all in one dtype; masks are allowed."""
         are_biases = all(not rule.pairs and type(rule).bend is Score.bend for rule in self.scores)
         return are_biases and self.normalizer is SOFTMAX and self.softmax_dtype is None
 
@@ -70,7 +77,7 @@ def part_grid(rules: Rules, batch: Any, head: Any, row: Any, key: Any, sizes: tu
 
 
 def allowed_entries(masks: Sequence[Mask], rows: int, keys: int, offset: int = 0, heads: int = 1) -> Array:
-    """Return which keys all of the masks let each query see, `[h t s]`.
+    """Return which keys each query sees under all of the masks, as booleans `[h t s]`.
 
     Raises:
         UserError: the mask is too large to draw.
@@ -82,9 +89,9 @@ def allowed_entries(masks: Sequence[Mask], rows: int, keys: int, offset: int = 0
 
 
 def queries_with_keys(rules: Rules, heads: int, rows: int, keys: int) -> Array:
-    """Return which queries see at least one key, `[h t]`.
+    """Return which queries see at least one key, as booleans `[h t]`.
 
-    Keys are evaluated in blocks, and only for queries that have seen no key in earlier blocks.
+    The masks are evaluated for one block of keys after another, and only for queries that see no key of earlier blocks.
     """
     grid = whole_grid(rules, heads, rows, keys)
     sees_key = np.full((heads, rows), not rules.masks)

@@ -77,7 +77,7 @@ SHAPES = [
 def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiles of 16 keys, so that small problems have many."""
     monkeypatch.setattr(tasks, "KEYS", BLOCK)
-    monkeypatch.setattr(tasks, "PLACES", BLOCK * BLOCK * 2)
+    monkeypatch.setattr(tasks, "TILE_LOGITS", BLOCK * BLOCK * 2)
     monkeypatch.setattr(tasks, "SLIVER", 3)
     monkeypatch.setattr(block, "PIECE", 8)
     monkeypatch.setattr(operands, "RELATIVE_FROM", 8)

@@ -33,14 +33,14 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Nothing is too small to be cut."""
     for module, name, value in (
         (tasks, "KEYS", 16),
-        (tasks, "PLACES", 256),
+        (tasks, "TILE_LOGITS", 256),
         (operands, "ROWS", 8),
         (operands, "LEAST_ROWS", 4),
         (tasks, "SLIVER", 3),
         (block, "PIECE", 32),
         (operands, "RELATIVE_FROM", 32),
-        (plain, "ONE_THREAD", 8),
-        (plain, "SINGLE_THREADED", 64),
+        (plain, "ONE_THREAD_LOGITS", 8),
+        (plain, "ONE_THREAD_PRODUCT", 64),
     ):
         monkeypatch.setattr(module, name, value)
     yield
@@ -50,7 +50,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.parametrize("form", ["auto", "blockwise"])
 @pytest.mark.parametrize("name", WHOLE)
 def test_onnx_suite(name: str, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attn_exp.forms._operator.FEW", 0)
+    monkeypatch.setattr("attn_exp.forms._operator.FEW_LOGITS", 0)
     case = cases("Attention")[name]
     _, inputs, attributes, expected = given(case)
     attributes.pop("qk_matmul_output_mode", 0)
@@ -66,8 +66,8 @@ def test_onnx_suite(name: str, form: str, monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("spread", [1.0, 300.0], ids=["small logits", "large logits"])
 def test_pytorch(shape: tuple[int, ...], kind: str, spread: float, monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
-    monkeypatch.setattr("attn_exp.forms._operator.FEW", 0)
-    monkeypatch.setattr(plain, "FEW", 0)
+    monkeypatch.setattr("attn_exp.forms._operator.FEW_LOGITS", 0)
+    monkeypatch.setattr(plain, "FEW_LOGITS", 0)
     b, h, t, s, d = shape
     rng = np.random.default_rng(3)
     q, k, v = (rng.standard_normal((b, h, *each)).astype(kind) for each in ((t, d), (s, d), (s, 2)))

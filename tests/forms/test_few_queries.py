@@ -43,9 +43,9 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     for module, name, value in (
         (blockwise, "LEAST_KEYS_PER_PIECE", 24),
         (tasks, "KEYS", 16),
-        (tasks, "PLACES", 512),
+        (tasks, "TILE_LOGITS", 512),
         (tasks, "SLIVER", 3),
-        (plain, "SINGLE_THREADED", 0),
+        (plain, "ONE_THREAD_PRODUCT", 0),
     ):
         monkeypatch.setattr(module, name, value)
 

@@ -95,10 +95,10 @@ def test_given_weights_may_have_a_past() -> None:
 
 WRONG = {
     "past=-1": "past=-1: expected a whole number of at least 0",
-    "past=3": "past=3: the input has 3 tokens, of which one must be new; choose at most 2",
+    "past=3": "past=3: the input has 3 tokens, and one must be new; choose at most 2",
     "past=1 embeddings.memory=3": "past=1 and embeddings.memory",
-    "past=1 embeddings=inline projections=none embeddings.q=[[1]] embeddings.k=[[1],[2],[3]]": "expected 2 for the new",
-    "past=1 embeddings=random embeddings.tokens=1": "past=1: the input has 1 token, of which one must be new; leave",
+    "past=1 embeddings=inline projections=none embeddings.q=[[1]] embeddings.k=[[1],[2],[3]]": "expected 2, one for",
+    "past=1 embeddings=random embeddings.tokens=1": "past=1: the input has 1 token, and one must be new; leave",
     "past=5 embeddings=inline projections=none embeddings.q=[[1]] embeddings.k=[[1],[2],[3]]": "expected more than 5",
 }
 

@@ -28,9 +28,9 @@ from tools.fuzz._cases import FEW, Array, Case, drawn
 ROWS = 8
 """Rows that the loops compute of a problem that is not small."""
 
-SMALL = ((tasks, "KEYS", 16), (tasks, "PLACES", 512), (tasks, "SLIVER", 3), (operands, "ROWS", 8),
-         (operands, "LEAST_ROWS", 4), (operands, "RELATIVE_FROM", 32), (block, "PIECE", 32), (plain, "ONE_THREAD", 64),
-         (plain, "SINGLE_THREADED", 64), (blockwise, "LEAST_KEYS_PER_PIECE", 8),
+SMALL = ((tasks, "KEYS", 16), (tasks, "TILE_LOGITS", 512), (tasks, "SLIVER", 3), (operands, "ROWS", 8),
+         (operands, "LEAST_ROWS", 4), (operands, "RELATIVE_FROM", 32), (block, "PIECE", 32),
+         (plain, "ONE_THREAD_LOGITS", 64), (plain, "ONE_THREAD_PRODUCT", 64), (blockwise, "LEAST_KEYS_PER_PIECE", 8),
          (blockwise, "KEY_PIECES", 5))  # fmt: skip
 """Tiles so small that small problems have many."""
 

@@ -55,7 +55,7 @@ from attn_exp.diagnosis.recipes.combinations import (
     raw_logit_fills,
 )
 from attn_exp.forms.pipeline import Given
-from attn_exp.mistakes.behaviour import first_keys
+from attn_exp.mistakes.behaviour import show_first_keys
 from attn_exp.mistakes.precision import round_to_half as rounded_to
 
 SINGLE = DIGITS["float32"]
@@ -363,7 +363,7 @@ def count_keys(case: Case, output: Array, digits: int) -> tuple[int, int]:
     if not np.nan_to_num(output).any():
         return total, 0
     for count in range(total, -1, -1):
-        stages = predicted(first_keys(partial(min, count))(case.recipe), case.given)
+        stages = predicted(show_first_keys(partial(min, count))(case.recipe), case.given)
         if stages is not None and not differs(output, stages, digits):
             return total, count
     return total, -1

@@ -41,10 +41,13 @@ PIECE = 1 << 17
 
 
 class Sums(NamedTuple):
-    """Running sums of a block: `sum_j p_ij v_j` `[b g r t e]` and `sum_j p_ij` `[b g r t]`.
+    """Running sums of a block over the powers `p_ij = exp(logit_ij - anchor_i)`.
 
-    The terms are `p_ij = exp(logit_ij - anchor_i)`, with anchors `[b g r t]`; `anchor` is None if all anchors are 0
-    and no total is 0. `extra` `[g r 1]` is the logit without a key, which the sums exclude; None if there is none.
+    - `context`: `sum_j p_ij v_j`, `[b g r t e]`.
+    - `total`: `sum_j p_ij`, `[b g r t]`.
+    - `anchor`: what is subtracted from the logits of each row, `[b g r t]`. It is None if all anchors are 0 and no
+      total is 0.
+    - `extra`: the logit without a key, `[g r 1]`, which the sums exclude; None if there is none.
     """
 
     context: Array
@@ -64,7 +67,7 @@ def cut_block(operands: Operands, task: Task, scratch: Scratch, keys: slice | No
 
 
 def scale_queries(queries: Array, scale: float, joined: bool, scratch: Scratch) -> Array:
-    """Return scaled queries `[b g r d t]`; if they are few, in the memory order that is fastest for the BLAS."""
+    """Return scaled queries `[b g r d t]`; few queries get the memory order that is fastest for the BLAS."""
     order = (0, 1, 4, 2, 3) if joined else (0, 1, 2, 4, 3) if queries.shape[3] <= LEAST_ROWS else (0, 1, 2, 3, 4)
     transposed = queries.transpose(order)
     q = scratch.memory.array(transposed.shape, queries.dtype)
@@ -75,7 +78,8 @@ def scale_queries(queries: Array, scale: float, joined: bool, scratch: Scratch) 
 def compute_logits(block: Block, run: Run, after: Callable[..., Array] | None = None) -> Array:
     """Return the scaled logits of a run of keys `[b g r s t]`, after score rules, in the scratch tile.
 
-    `after` is a last elementwise step; if rules bend logits, it is applied while a piece is still in the cache.
+    `after` is a last elementwise step, such as `np.exp`. If rules bend logits, and none adds a bias, each piece gets
+    this step while it is still in the cache.
     """
     shape = (*block.q.shape[:-2], run.stop - run.start, block.q.shape[-1])
     flat, keys = block.scratch.tile[: prod(shape)], block.k[..., run.start : run.stop, :]
@@ -113,14 +117,20 @@ def forbid(block: Block, run: Run, tile: Array) -> None:
 
 
 def zero_masked(block: Block, run: Run, powers: Array) -> None:
-    """Multiply a tile of powers by 0 wherever a mask hides a key; `compute_sums` detects the NaN from infinities."""
+    """Multiply a tile of powers by 0 wherever a mask hides a key.
+
+    If a power is infinite, the product is NaN, which `compute_sums` detects.
+    """
     for start, stop in run.masked:
         part = powers[..., start - run.start : stop - run.start, :]
         part *= get_mask_pattern(block, start, stop)
 
 
 def sum_quickly(block: Block, context: Array) -> Sums:
-    """Return the sums with an anchor of 0, writing the context in place; correct if nothing overflows or underflows."""
+    """Return the sums with all anchors 0, and write the context in place.
+
+    They are correct if nothing overflows or underflows, which `compute_sums` checks.
+    """
     total, more = None, None
     columns, (members, rows) = block.q.shape[-1], context.shape[2:4]
     out = context
@@ -160,15 +170,16 @@ def empty_sums(block: Block) -> Sums:
 
 
 def sum_safely(block: Block) -> Sums:
-    """Return sums computed so that neither the exponentials nor the values overflow."""
+    """Return the sums; neither the exponentials nor the sums of values overflow, unless the result itself does."""
     sums = sum_online(block)
     return sums if np.isfinite(sums.context).all() else sum_divided(block)
 
 
 def sum_divided(block: Block) -> Sums:
-    """Return sums already divided by their total, computed from values scaled down so that no sum overflows.
+    """Return sums that are already divided by their total.
 
-    A context is an average of values, so it can be finite even if their sum is not.
+    A context is an average of values, so it can be finite even if their sum is not. The values are therefore scaled
+    down while they are added.
     """
     factor = block.v.dtype.type(2.0 ** -block.whole.shape.keys.bit_length())
     sums = sum_online(replace(block, v=block.v * factor))
@@ -183,17 +194,18 @@ def sum_online(block: Block) -> Sums:
     Source: Milakov and Gimelshein 2018, "Online normalizer calculation for softmax".
     """
     context, total, anchor, extra = empty_sums(block)
-    for run, tile, anchor, step in anchor_runs(block):  # noqa: B007 - the last anchor is that of the sums
-        powers, factor = np.exp(tile, out=tile), np.exp(step)
+    for run, tile, anchor, log_factor in anchor_runs(block):  # noqa: B007 - the last anchor is that of the sums
+        powers, factor = np.exp(tile, out=tile), np.exp(log_factor)
         total = total * factor + powers.sum(axis=-2)
         context = context * factor[..., None] + weighted_sums(powers.mT, block.v[..., run.start : run.stop, :])
     return Sums(context, total, anchor, extra)
 
 
 def anchor_runs(block: Block) -> Iterator[tuple[Run, Array, Array, Array]]:
-    """Yield each run of keys, its masked logits minus the anchor, the anchor, and the log rescaling of earlier sums.
+    """Yield each run of keys, its masked logits minus the anchor, the anchor, and the log of a factor.
 
-    The anchor is the largest logit of each row so far, or 0 in place of -inf when it is subtracted from logits.
+    The anchor is the largest logit of each row so far; 0 is subtracted if that is -inf. The factor rescales the sums
+    over earlier runs to the new anchor.
     """
     anchor = empty_sums(block).anchor
     for run in cut_runs(block.span, block.whole.shape.tile_keys):
@@ -227,7 +239,7 @@ def weigh(block: Block, masked: Array) -> Array:
 
 
 def compute_whole_rows(block: Block) -> tuple[Array, Sums]:
-    """Return the weights of whole rows, and sums already divided by their total."""
+    """Return the weights of whole rows, and sums that are already divided by their total."""
     masked = compute_whole_logits(block)
     weights = weigh(block, masked)
     return weights, make_finished_sums(block, masked, weighted_sums(weights, block.v))
@@ -244,7 +256,13 @@ def make_finished_sums(block: Block, masked: Array, context: Array) -> Sums:
 
 
 class RowStatistics(NamedTuple):
-    """Statistics of each row `[b g r t]`, and `cells` `[b g r t c]`: its weights summed over runs of keys."""
+    """Statistics of the weights of each row.
+
+    - `entropy`: in nats, `[b g r t]`.
+    - `largest`: the largest weight, `[b g r t]`.
+    - `sink`: the weight of key 0, `[b g r t]`.
+    - `cells`: the weights summed over each run of keys of the heat map, `[b g r t c]`.
+    """
 
     entropy: Array
     largest: Array
@@ -255,8 +273,8 @@ class RowStatistics(NamedTuple):
 def summarize_block(block: Block, key_edges: Array) -> tuple[Sums, RowStatistics]:
     """Return the sums of a block, as `sum_safely` does, and the statistics of its weights.
 
-    With `x_j = logit_j - anchor` the entropy is `log(total) - sum_j p_j x_j / total`. Besides the sums, only
-    `sum_j p_j x_j` is accumulated, and rescaled like them when the anchor grows.
+    With `x_j = logit_j - anchor`, the entropy is `log(total) - sum_j p_j x_j / total`. So `sum_j p_j x_j`, the moment,
+    is summed as well, and rescaled like the other sums when the anchor grows.
     """
     if block.whole.entire:
         weights, sums = compute_whole_rows(block)
@@ -268,11 +286,11 @@ def summarize_block(block: Block, key_edges: Array) -> tuple[Sums, RowStatistics
     moment, first_key = total, total
     cells_so_far = np.zeros((*total.shape, len(key_edges) - 1), total.dtype)
     for run, tile, anchor, log_factor in anchor_runs(block):  # noqa: B007 - the last anchor is that of the sums
-        powers, step = np.exp(tile), np.maximum(log_factor, np.finfo(tile.dtype).min)
-        factor = np.exp(step)
+        powers, finite_log_factor = np.exp(tile), np.maximum(log_factor, np.finfo(tile.dtype).min)
+        factor = np.exp(finite_log_factor)
         np.maximum(tile, np.finfo(tile.dtype).min, out=tile)  # -inf times a power of 0 would be NaN
         np.multiply(tile, powers, out=tile)
-        moment = factor * (moment + step * total) + tile.sum(axis=-2)
+        moment = factor * (moment + finite_log_factor * total) + tile.sum(axis=-2)
         total = total * factor + powers.sum(axis=-2)
         context = context * factor[..., None] + weighted_sums(powers.mT, block.v[..., run.start : run.stop, :])
         first_key = first_key * factor + (powers[..., 0, :] if run.start == 0 else 0)
@@ -285,11 +303,11 @@ def summarize_block(block: Block, key_edges: Array) -> tuple[Sums, RowStatistics
 def divide_by_total(sums: Sums, moment: Array, first_key: Array, cells: Array) -> RowStatistics:
     anchor = np.where(np.isneginf(sums.anchor), 0, sums.anchor)
     top = anchor if sums.extra is None else np.maximum(sums.anchor, sums.extra)
-    step = np.maximum(sums.anchor - top, np.finfo(moment.dtype).min)
-    factor = np.exp(step)
+    log_factor = np.maximum(sums.anchor - top, np.finfo(moment.dtype).min)
+    factor = np.exp(log_factor)
     total = sums.total * factor
     whole_total = np.where(total == 0, 1, total) if sums.extra is None else total + np.exp(sums.extra - top)
-    entropy = (np.log(whole_total) * total - factor * (moment + step * sums.total)) / whole_total
+    entropy = (np.log(whole_total) * total - factor * (moment + log_factor * sums.total)) / whole_total
     largest = np.where(sums.total == 0, 0, factor / whole_total)
     return RowStatistics(
         entropy, largest, first_key * factor / whole_total, cells * factor[..., None] / whole_total[..., None]
@@ -297,7 +315,7 @@ def divide_by_total(sums: Sums, moment: Array, first_key: Array, cells: Array) -
 
 
 def bin_powers(powers: Array, run: Run, key_edges: Array) -> Array:
-    """Sum exponentials `[b g r s t]` over each run of keys between edges, `[b g r t c]`."""
+    """Return the sums of powers `[b g r s t]` over the keys between neighbouring edges, `[b g r t c]`."""
     cells = np.zeros((*powers.shape[:-2], powers.shape[-1], len(key_edges) - 1), powers.dtype)
     for cell in range(np.searchsorted(key_edges, run.start, "right") - 1, np.searchsorted(key_edges, run.stop)):
         keys = slice(max(key_edges[cell] - run.start, 0), key_edges[cell + 1] - run.start)

@@ -1,6 +1,6 @@
 """The arrays that a thread works on: a problem cut into heads, one task's part, and the rules evaluated on it.
 
-The rules determine which keys a block sees, what is added to its logits, and which places are masked.
+The rules determine which keys a block sees, what is added to its logits, and which logits are masked.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from attn_exp import arrays
 from attn_exp.arrays import Array
 from attn_exp.errors import UserError, given
-from attn_exp.forms._blocks.tasks import LEAST_ROWS, ROWS, Run, Shape, Task, union
+from attn_exp.forms._blocks.tasks import LEAST_ROWS, ROWS, Run, Shape, Task, join_spans
 from attn_exp.forms.form import coarser
 from attn_exp.rules.grid import Grid
 from attn_exp.rules.masks.mask import AllOf, Mask, Span
@@ -34,12 +34,14 @@ LINE = 64
 class Memory:
     """The working memory of one call, allocated from front to back; its thread keeps it for the next call.
 
-    The C library may return freed memory to the system, and the next call then waits while the system clears the same
-    pages and returns them: with 64 tokens, that took two thirds of the time. Arrays that live no longer than a call are
-    therefore cut from a buffer that stays with the thread; results are always newly allocated. A nested call, from a
-    rule or from `tell`, gets another buffer.
+    The C library may return freed memory to the system. The next call then waits until the system has cleared the same
+    pages; with 64 tokens, that took two thirds of the time. Arrays that live no longer than a call are therefore cut
+    from a buffer that stays with the thread. Results are always newly allocated. A nested call, from a rule or from
+    `tell`, gets another buffer.
 
-    `most` is the number of bytes that a thread may keep; `keep_memory` changes it. `idle` contains the kept buffers.
+    - `most`: the number of bytes that a thread may keep; `keep_memory` changes it.
+    - `idle`: the kept buffers of each thread.
+    - `used`, `wanted`: the bytes of this call's arrays, and the most that any call needed.
     """
 
     most: ClassVar[int] = 8 << 20
@@ -67,7 +69,7 @@ class Memory:
 
 @contextmanager
 def lend_memory() -> Iterator[Memory]:
-    """Lend memory to one call; when the call ends, even with an exception, its thread keeps the memory for the next."""
+    """Lend memory to one call. When the call ends, even with an exception, its thread keeps the memory for the next."""
     idle = Memory.idle[threading.get_ident()]
     memory = idle.pop() if idle else Memory()
     memory.begin()
@@ -101,7 +103,13 @@ def keep_memory(most: int) -> int:
 
 @dataclass(frozen=True)
 class Scratch:
-    """One thread's buffers: a tile of logits, ones to sum with, further memory, and cached mask patterns."""
+    """The buffers of one thread.
+
+    - `tile`: room for a tile of logits.
+    - `ones`: a vector of ones; sums over keys are products with it.
+    - `memory`: further working memory.
+    - `patterns`: cached mask patterns, by the position of their keys relative to the queries, and their size.
+    """
 
     tile: Array
     ones: Array
@@ -133,10 +141,14 @@ class Operands:
 
 @dataclass(frozen=True)
 class Block:
-    """One task's part of the operands, with `q` scaled and transposed, `[b g r d t]`.
+    """One task's part of the operands.
 
-    If queries are few, those of all heads that share a key/value head are `joined`: stacked side by side and multiplied
-    by that head in a single product.
+    - `whole`, `task`: the operands of the whole problem, and the task.
+    - `q`: the queries, scaled and transposed, `[b g r d t]`.
+    - `k`, `v`: the keys and values, as in `Operands`.
+    - `span`: the keys that some query of the block may see.
+    - `joined`: whether the few queries of all heads that share a key/value head are put side by side, and multiplied by
+      it in a single product.
     """
 
     whole: Operands
@@ -164,12 +176,12 @@ def split_columns(array: Array, members: int) -> Array:
 def allocate_scratch(operands: Operands, memory: Memory, entire: bool = False) -> Scratch:
     """Allocate one thread's buffers; with `entire`, the tile has room for whole rows of logits."""
     shape, dtype = operands.shape, operands.q.dtype
-    size = min(shape.places, max(shape.tile_places, shape.keys if entire or operands.entire else 0))
+    size = min(shape.logits, max(shape.tile_logits, shape.keys if entire or operands.entire else 0))
     return Scratch(memory.array((size,), dtype), np.ones(min(shape.keys, shape.tile_keys), dtype), memory)
 
 
 RELATIVE_FROM = 1 << 16
-"""With at least this many logits, a relative rule is evaluated once per difference `key - query`."""
+"""With at least this many logits, it is faster to evaluate a relative rule once per difference `key - query`."""
 
 MOST_PATTERNS = 4
 """Number of mask patterns that a thread caches, each no larger than a tile."""
@@ -184,11 +196,11 @@ def find_span(operands: Operands, task: Task) -> Span:
         first_position = task.rows.start + int(offset[batch] if offset.ndim else offset)
         last_position = first_position + task.rows.stop - task.rows.start - 1
         spans.append(AllOf(masks).span(batch, first_position, last_position, keys))
-    return union(spans)
+    return join_spans(spans)
 
 
 def rows_per_task(operands: Operands) -> int:
-    """Return the number of queries per task; it is smaller if masks show different keys to different queries."""
+    """Return the number of queries per task: fewer if masks show different keys to the first and the last queries."""
     rows, all_batches = operands.shape.rows, slice(0, operands.shape.batches)
     halves = slice(0, rows // 2), slice(rows // 2, rows)
     if not operands.rules.masks or rows <= LEAST_ROWS:
@@ -198,7 +210,11 @@ def rows_per_task(operands: Operands) -> int:
 
 
 def evaluate_rule(evaluate: Callable[[Grid], Any], rule: Mask | Score, block: Block, run: Run) -> Any:
-    """Evaluate a rule on a run of keys; a relative rule is evaluated once per `key - query` if that is faster."""
+    """Return what `evaluate` gives for the grid of a run of keys.
+
+    A relative rule is evaluated only once per difference `key - query`, if that is faster: on the first query, and on
+    keys from the last one down. Query i then sees key j as the first query sees key `j - i`.
+    """
     offset, queries = np.asarray(block.whole.rules.offset), block.q.shape[-1]
     rows = block.task.rows
     if not rule.relative or offset.ndim or queries * (run.stop - run.start) < RELATIVE_FROM:
@@ -236,19 +252,19 @@ def compute_extra_logits(block: Block) -> Array | None:
 
 
 def merge_extra_logits(block: Block) -> Array | None:
-    """Return the log-sum-exp of the extra logits `[g r 1]`: one logit with the same softmax share."""
+    """Return one extra logit with the effect of all, `[g r 1]`: their log-sum-exp; None if there are none."""
     logits = compute_extra_logits(block)
     return None if logits is None else np.logaddexp.reduce(logits, axis=-1)
 
 
 def compute_allowed(block: Block, run: Run) -> Array:
-    """Return which places of a run of keys all masks allow; it broadcasts to `[b g r s t]`."""
+    """Return whether all masks allow each query-key pair of a run; the booleans broadcast to `[b g r s t]`."""
     answers = [evaluate_rule(mask.allows, mask, block, run) for mask in block.whole.rules.masks]
     return np.asarray(functools.reduce(np.logical_and, answers)) if answers else np.ones((1, 1), bool)
 
 
 def get_mask_pattern(block: Block, start: int, stop: int) -> Array:
-    """Return 1 where all masks allow and 0 elsewhere; with relative masks, equal patterns are computed once."""
+    """Return 1 for query-key pairs that all masks allow, and 0 elsewhere; patterns of relative masks are cached."""
     rules, queries = block.whole.rules, block.q.shape[-1]
     if np.ndim(rules.offset) or not all(mask.relative for mask in rules.masks):
         return compute_allowed(block, Run(start, stop)).astype(block.q.dtype)

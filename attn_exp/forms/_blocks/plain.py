@@ -1,4 +1,8 @@
-"""Plain attention for few tokens: the textbook expression, whole heads at a time."""
+"""Plain attention for few tokens: the textbook expression, whole heads at a time.
+
+`attend_at_once` computes a small problem in one expression, a larger one in a tile of working memory, and one of many
+heads on several threads, a tile of heads at a time. Everything else is left to the forms `matrix` and `blockwise`.
+"""
 
 from __future__ import annotations
 
@@ -13,47 +17,49 @@ from attn_exp.forms._blocks.operands import Memory, lend_memory
 
 DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
 
-FEW = 1 << 13
-"""Up to this many logits, one expression over the whole matrix is faster than cutting blocks."""
+FEW_LOGITS = 1 << 13
+"""Up to this many logits, one expression over the whole matrix is faster than cutting blocks (`attend_at_once`)."""
 
-ONE_THREAD = 1 << 16
-"""Up to this many logits, waking a thread takes longer than it saves."""
+ONE_THREAD_LOGITS = 1 << 16
+"""Up to this many logits, waking a second thread takes longer than it saves (`attend_heads`)."""
 
-READING = 12
-"""Number of logits computed in the time it takes to read a key and its value from memory."""
+LOGITS_PER_KEY_READ = 12
+"""Reading a key and its value from memory takes as long as computing this many logits."""
 
-COPIED = 1 << 14
-"""Up to this many multiplications, copying the keys for each query head, as `matrix` does, costs nothing."""
+FREE_COPY_PRODUCT = 1 << 14
+"""Up to this many multiplications, copying shared keys for each query head, as `matrix` does, costs nothing
+(`attend_grouped`)."""
 
-SINGLE_THREADED = 1 << 18
+ONE_THREAD_PRODUCT = 1 << 18
 """Up to this many multiplications, BLAS computes a product without waking its own threads."""
 
-TILE = 1 << 22
-"""Bytes of logits that a thread computes at a time; a head with more is better cut into blocks."""
+TILE_BYTES = 1 << 22
+"""Bytes of logits that a thread computes at a time; if one head has more, it is faster to cut it into blocks."""
 
-SKIPPED = 1 << 21
-"""Above this many bytes of logits, blocks that skip masked keys are faster under a causal mask."""
+SKIP_BYTES = 1 << 21
+"""With more bytes of logits and a causal mask, it is faster to cut blocks, which skip masked keys."""
 
 
 def attend_at_once(query: Any, key: Any, value: Any, scale: float | None, is_causal: bool = False) -> Array | None:
-    """Return plain attention `[... t d]`, or None if the problem needs another method.
+    """Return plain attention `[... t d]`, or None if another form is faster or more accurate.
 
-    Cutting blocks costs about as much as attention among a hundred tokens. The largest logit is not subtracted: if sums
-    overflow, or underflow according to `keeps_precision`, the function also returns None.
+    Cutting blocks costs about as much as attention among a hundred tokens. The largest logit is not subtracted here. If
+    sums of exponentials overflow or lose precision, another form must compute the problem.
     """
     if not is_ordinary(query, key, value):
         return attend_grouped(query, key, value, scale) if not is_causal else None
     *heads, rows, size = query.shape
     keys, count = key.shape[-2], math.prod(heads)
     head_bytes, logit_count = rows * keys * query.itemsize, count * rows * keys
-    if head_bytes > TILE or (is_causal and not FEW < logit_count <= SKIPPED // query.itemsize):
-        return None  # few causal logits go to `matrix`, which is exact to the bit whatever masked keys hold
+    if head_bytes > TILE_BYTES or (is_causal and not FEW_LOGITS < logit_count <= SKIP_BYTES // query.itemsize):
+        return None  # with few causal logits, `matrix` gives the same bits whatever masked keys hold
     factor = query.dtype.type(1 / math.sqrt(size) if scale is None else scale)
     context = np.empty((*heads, rows, value.shape[-1]), query.dtype)
-    if logit_count <= FEW and rows * keys * size <= SINGLE_THREADED // 4:
+    # on one thread, without and with working memory; else on several threads
+    if logit_count <= FEW_LOGITS and rows * keys * size <= ONE_THREAD_PRODUCT // 4:
         with np.errstate(all="ignore"):
             return context if attend_tile(query, key, value, factor, is_causal, None, context) else None
-    if logit_count <= ONE_THREAD and rows * keys * size <= SINGLE_THREADED:
+    if logit_count <= ONE_THREAD_LOGITS and rows * keys * size <= ONE_THREAD_PRODUCT:
         with np.errstate(all="ignore"), lend_memory() as memory:
             return context if attend_tile(query, key, value, factor, is_causal, memory, context) else None
     return context if attend_heads(query, key, value, factor, is_causal, context) else None
@@ -71,24 +77,28 @@ def is_ordinary(query: Any, key: Any, value: Any) -> bool:
 
 
 def attend_grouped(query: Any, key: Any, value: Any, scale: float | None) -> Array | None:
-    """Return plain attention for shared key/value heads; the rows of all query heads in a group form one head."""
+    """Return plain attention for shared key/value heads, or None if another form is faster.
+
+    The rows of all query heads that share a key/value head are put together as one head.
+    """
     if not (type(query) is type(key) is np.ndarray and query.ndim == key.ndim == 4 and key.size):
         return None
     batches, heads, rows, size = query.shape
     groups, keys = key.shape[1:3]
     joined_rows, logit_count = heads // groups * rows, batches * heads * rows * keys
-    if heads == groups or heads % groups or not 0 < joined_rows * keys * size <= SINGLE_THREADED:
+    if heads == groups or heads % groups or not 0 < joined_rows * keys * size <= ONE_THREAD_PRODUCT:
         return None
-    if not logit_count * size > COPIED or logit_count > ONE_THREAD:
+    if logit_count * size <= FREE_COPY_PRODUCT or logit_count > ONE_THREAD_LOGITS:
         return None
     context = attend_at_once(query.reshape(batches, groups, joined_rows, size), key, value, scale)
     return None if context is None else context.reshape(batches, heads, rows, context.shape[-1])
 
 
 def attend_heads(query: Array, key: Array, value: Array, factor: Any, is_causal: bool, context: Array) -> bool:
-    """Compute heads on several threads, a tile of heads at a time, and return whether all results can be trusted.
+    """Write the context of all heads, computed on several threads; return whether all of it can be trusted.
 
-    Return False without computing anything if there are fewer heads than threads: blocks of queries are faster then.
+    If there are fewer heads than useful threads, nothing is computed and the result is False: blocks of queries are
+    faster then.
     """
     from attn_exp.forms._blocks.threads import (  # noqa: PLC0415 - three tokens need no threads
         default_threads,
@@ -97,7 +107,11 @@ def attend_heads(query: Array, key: Array, value: Array, factor: Any, is_causal:
     )
 
     count, rows, keys = math.prod(query.shape[:-2]), query.shape[-2], key.shape[-2]
-    wanted = min(default_threads(), max(count * rows * keys // ONE_THREAD + 1, count * keys * READING // ONE_THREAD))
+    # enough threads for the logits, and enough to read the keys
+    wanted = min(
+        default_threads(),
+        max(count * rows * keys // ONE_THREAD_LOGITS + 1, count * keys * LOGITS_PER_KEY_READ // ONE_THREAD_LOGITS),
+    )
     if count < wanted:
         return False
     q, k, v, out = (array.reshape(count, *array.shape[-2:]) for array in (query, key, value, context))
@@ -114,7 +128,7 @@ def attend_heads(query: Array, key: Array, value: Array, factor: Any, is_causal:
                 )
 
     with one_blas_thread(wanted) as granted:
-        size = min(TILE // (rows * keys * q.itemsize), -(-count // granted))
+        size = min(TILE_BYTES // (rows * keys * q.itemsize), -(-count // granted))
         run_together(work, [slice(start, start + size) for start in range(0, count, size)], granted)
     return all(trusted)
 
@@ -124,7 +138,7 @@ def attend_tile(
 ) -> bool:
     """Write `softmax(factor q k^T) v` into the context, and return whether it can be trusted.
 
-    Allocating small arrays is faster than cutting them from working memory.
+    `memory` is None for small arrays: allocating them is faster than cutting them from working memory.
     """
     if memory is None:
         tile = np.matmul(q * factor, k.mT)
@@ -145,7 +159,7 @@ def attend_tile(
 
 def all_finite(array: Array) -> bool:
     """Return whether all numbers are finite; minimum and maximum propagate NaN."""
-    if array.size <= FEW:
+    if array.size <= FEW_LOGITS:
         return bool(np.isfinite(array).all())
     least, most = np.minimum.reduce(array, axis=None, initial=0), np.maximum.reduce(array, axis=None, initial=0)
     return bool(-np.inf < least and most < np.inf)
@@ -154,17 +168,17 @@ def all_finite(array: Array) -> bool:
 def keeps_precision(total: Array) -> bool:
     """Return whether sums of exponentials kept full precision although the largest logit was not subtracted.
 
-    Sums must be finite and at least eps: underflowed powers then add up to less than the smallest normal number times
-    the number of keys.
+    Each sum must be finite and at least eps. Powers that underflow can be ignored then: together they are smaller than
+    the smallest normal number times the number of keys.
     """
     least, most = np.minimum.reduce(total, axis=None, initial=np.inf), np.maximum.reduce(total, axis=None, initial=0)
     return bool(np.finfo(total.dtype).eps <= least and most < np.inf)
 
 
 def multiply_scaled(q: Array, k: Array, factor: Any, memory: Memory, tile: Array) -> None:
-    """Write `factor q k^T` into a tile; medium-sized products scale a transposed copy of k, others scale q."""
+    """Write `factor q k^T` into a tile; if the product is medium-sized, scaling a transposed copy of k is faster."""
     keys = k.mT
-    if SINGLE_THREADED // 4 < q.shape[-2] * keys.shape[-1] * keys.shape[-2] <= SINGLE_THREADED:
+    if ONE_THREAD_PRODUCT // 4 < q.shape[-2] * keys.shape[-1] * keys.shape[-2] <= ONE_THREAD_PRODUCT:
         np.matmul(q, np.multiply(keys, factor, out=memory.array(keys.shape, k.dtype)), out=tile)
     else:
         np.matmul(np.multiply(q, factor, out=memory.array(q.shape, q.dtype)), keys, out=tile)

@@ -27,17 +27,17 @@ ROWS = 256
 """Queries per task: enough for the matrix product to run at full speed, few enough for causal masks to skip much."""
 
 LEAST_ROWS = 64
-"""Queries per task where larger tasks would only compute more masked logits."""
+"""Queries per task if masks hide many keys: larger tasks would compute more masked logits."""
 
 LARGE = 2048
-"""Maximum number of keys per tile in float32: with `ROWS` queries, a tile of logits takes 2 MiB."""
+"""Maximum number of keys per tile in float32; with `ROWS` queries, such a tile of logits takes 2 MiB."""
 
 
 def keys_per_tile(cache: int | None) -> int:
-    """Return the number of keys in a tile that takes half of a second-level cache.
+    """Return the number of keys in a tile of logits that takes half of a second-level cache.
 
-    A cache that cannot hold half of the largest tile is ignored: its tiles would be so small that products and overhead
-    cost more than reading from the next cache level.
+    If the cache is too small for half of the largest tile, the result is `LARGE`: smaller tiles would cost more in
+    products and overhead than they save by not reading from the next cache level.
     """
     keys = LARGE if cache is None else cache // 2 // (4 * ROWS)
     return LARGE if keys < LARGE // 2 else min(LARGE, 1 << keys.bit_length() - 1)
@@ -46,11 +46,11 @@ def keys_per_tile(cache: int | None) -> int:
 KEYS = keys_per_tile(read_cache_size())
 """Keys per tile in float32; half as many in float64."""
 
-PLACES = ROWS * KEYS
+TILE_LOGITS = ROWS * KEYS
 """Logits per tile in float32; for short sequences, a tile holds several heads."""
 
 MOST_UNPACKED = 10**6
-"""Up to this many multiplications, OpenBLAS makes no copies: decoding takes a fifth less time."""
+"""Up to this many multiplications, OpenBLAS does not copy the operands; decoding then takes a fifth less time."""
 
 LEAST_KEYS = 512
 """Smallest number of keys per product for which avoiding copies is worthwhile."""
@@ -61,7 +61,14 @@ SLIVER = 64
 
 @dataclass(frozen=True)
 class Shape:
-    """The sizes of a problem: batch size, key/value heads, query heads per key/value head, queries, keys, itemsize."""
+    """The sizes of a problem.
+
+    - `batches`: the number of examples.
+    - `groups`: the number of key/value heads.
+    - `members`: the number of query heads per key/value head.
+    - `rows`, `keys`: the numbers of queries and of keys.
+    - `itemsize`: the bytes of a number.
+    """
 
     batches: int
     groups: int
@@ -75,21 +82,21 @@ class Shape:
         return max(1, KEYS * 4 // self.itemsize)
 
     @property
-    def tile_places(self) -> int:
-        return max(1, PLACES * 4 // self.itemsize)
+    def tile_logits(self) -> int:
+        return max(1, TILE_LOGITS * 4 // self.itemsize)
 
     def keys_at_once(self, columns: int, size: int) -> int:
-        """Return the largest number of keys that the BLAS multiplies with `columns` queries without copying them."""
+        """Return the number of keys to multiply with `columns` queries in one product, if possible without copies."""
         few = MOST_UNPACKED // max(1, columns * size)
         return few if columns > 1 and LEAST_KEYS <= few < self.tile_keys else self.tile_keys
 
     @property
-    def places(self) -> int:
+    def logits(self) -> int:
         return self.batches * self.groups * self.members * self.rows * self.keys
 
 
 class Task(NamedTuple):
-    """A block of the output: slices of batch entries, key/value heads, their query heads, and queries."""
+    """A block of the output: slices of examples, of key/value heads, of their query heads, and of queries."""
 
     batches: slice
     groups: slice
@@ -105,14 +112,14 @@ class Run(NamedTuple):
     masked: tuple[tuple[int, int], ...] = ()
 
 
-def tasks(shape: Shape, parts: int, block: int = ROWS, entire: bool = False) -> list[Task]:
-    """Cut the problem into tasks that fill one tile each, or smaller ones if there would be fewer than `parts`.
+def make_tasks(shape: Shape, parts: int, block: int = ROWS, entire: bool = False) -> list[Task]:
+    """Cut the problem into tasks that fill one tile each; the tasks are smaller if there would be fewer than `parts`.
 
     A tile holds a run of keys, or all keys if `entire` rows are needed at once.
     """
     keys = max(1, shape.keys if entire else min(shape.keys, shape.tile_keys))
-    rows = even_length(shape.rows, max(1, min(block, shape.tile_places // keys)))
-    sizes = pack_heads(shape, rows, max(1, shape.tile_places // (max(1, rows) * keys)), parts)
+    rows = even_length(shape.rows, max(1, min(block, shape.tile_logits // keys)))
+    sizes = pack_heads(shape, rows, max(1, shape.tile_logits // (max(1, rows) * keys)), parts)
     return [
         Task(*cut)
         for cut in product(
@@ -125,12 +132,15 @@ def tasks(shape: Shape, parts: int, block: int = ROWS, entire: bool = False) -> 
 
 
 def even_length(length: int, most: int) -> int:
-    """Return the run length, at most `most`, that splits `length` into the fewest runs of nearly equal length."""
+    """Return the length of runs, at most `most`, that split `length` as evenly as possible: `9, 4 -> 3`."""
     return -(-length // max(1, -(-length // most)))
 
 
 def pack_heads(shape: Shape, rows: int, blocks_per_tile: int, parts: int) -> tuple[int, int, int]:
-    """Return the numbers of batch entries, key/value heads and query heads in a tile with room for so many blocks."""
+    """Return how many examples, key/value heads and query heads a tile with room for `blocks_per_tile` blocks holds.
+
+    They are fewer if there would be fewer than `parts` tiles.
+    """
     blocks = shape.batches * shape.groups * shape.members * -(-shape.rows // max(1, rows))
     blocks_per_tile = min(blocks_per_tile, -(-blocks // parts))
     members = max(1, min(shape.members, blocks_per_tile))
@@ -145,7 +155,7 @@ def cut_range(length: int, size: int, first: int = 0) -> list[slice]:
 
 
 def cut_runs(span: Span, most: int) -> Iterator[Run]:
-    """Yield runs of at most `most` keys that some query sees; those that every query sees need no mask."""
+    """Yield runs of at most `most` keys that some query sees; only keys that not every query sees need a mask."""
     start, stop, every_start, every_stop = span
     if every_stop - every_start < SLIVER:
         every_start = every_stop = stop
@@ -155,7 +165,7 @@ def cut_runs(span: Span, most: int) -> Iterator[Run]:
         yield Run(first, last, tuple((left, right) for left, right in outside_every if left < right))
 
 
-def union(spans: Sequence[Span]) -> Span:
-    """Combine the spans of several batch entries: no entry sees keys outside `some`, and all of them see `every`."""
+def join_spans(spans: Sequence[Span]) -> Span:
+    """Return the span of several examples together: keys that some example may see, and keys that all examples see."""
     some_start, some_stop, every_start, every_stop = zip(*spans, strict=True)
     return Span(min(some_start), max(some_stop), max(every_start), min(every_stop))

@@ -1,6 +1,6 @@
 """Run tasks in parallel on the caller's thread and on the threads of a pool.
 
-The BLAS is limited to one thread per call while several of our threads call it in parallel.
+While several of our threads call the BLAS in parallel, it uses a single thread per call.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ def default_threads() -> int:
 class Holder:
     """The process-wide limit of one BLAS thread.
 
-    A BLAS has one thread count for the whole process, so overlapping calls share one limit: the first sets it, the last
-    restores it. `busy` counts the threads at work in all calls, so that concurrent calls share the cores.
+    A BLAS has one thread count for the whole process, so overlapping calls share one limit: the first call sets it, and
+    the last call restores the old count. `calls` counts the calls under way. `busy` counts the threads at work in all
+    of them, so that concurrent calls share the cores.
     """
 
     def __init__(self) -> None:
@@ -46,10 +47,10 @@ class Holder:
 
     @contextmanager
     def one_thread(self, wanted: int, insist: bool = False) -> Iterator[int]:
-        """Limit every BLAS to one thread per call and yield how many threads may call it in parallel.
+        """Limit every BLAS to one thread per call, and yield how many threads may call it in parallel.
 
-        The number is `wanted`; unless the caller insists, it is at most the cores that other calls leave free, but at
-        least one.
+        A caller that insists gets the `wanted` number. Any other gets at most the number of cores that other calls
+        leave free, but at least one.
         """
         with self.lock:
             if self.calls == 0:
@@ -67,8 +68,8 @@ class Holder:
                 if self.calls == 0:
                     self.hold.restore_original_limits()
 
-    def forked(self) -> None:
-        """Reset in a forked child, where the threads that limited the BLAS do not exist."""
+    def reset_after_fork(self) -> None:
+        """Forget all calls, in a forked child: their threads do not exist there."""
         self.lock = threading.Lock()
         if self.calls:
             self.hold.restore_original_limits()
@@ -87,15 +88,15 @@ class Pool:
         self.renew()
 
     def renew(self) -> None:
-        """Start without threads, as a forked child must."""
+        """Start again without threads; a forked child must, because it has none."""
         self.threads: list[int] = []
-        self.executor = ThreadPoolExecutor(MOST, initializer=self.note)
-        self.shunned: int | None = None
+        self.executor = ThreadPoolExecutor(MOST, initializer=self.record_thread)
+        self.avoided: int | None = None
 
-    def note(self) -> None:
+    def record_thread(self) -> None:
         self.threads.append(threading.get_native_id())
 
-    def keep_away(self) -> None:
+    def avoid_callers_processor(self) -> None:
         """Keep the pool's threads off the processor that the caller runs on.
 
         If other processors look busy, as idle processors of a virtual machine do, Linux wakes a thread on the
@@ -104,12 +105,12 @@ class Pool:
         processor = CPU() if CPU else None
         if (
             processor is not None
-            and processor != self.shunned
+            and processor != self.avoided
             and all(processes.keep_off(processor, thread) for thread in self.threads)
         ):
-            self.shunned = processor
+            self.avoided = processor
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """Stop the threads unless they are at work, so that the process can fork safely."""
         if not HOLDER.calls:
             self.executor.shutdown()
@@ -120,14 +121,14 @@ POOL = Pool()
 """One per process, because threads belong to the process."""
 
 if hasattr(os, "register_at_fork"):  # Windows has no such function
-    os.register_at_fork(before=POOL.end, after_in_child=POOL.renew)
-    os.register_at_fork(after_in_child=HOLDER.forked)
+    os.register_at_fork(before=POOL.stop, after_in_child=POOL.renew)
+    os.register_at_fork(after_in_child=HOLDER.reset_after_fork)
 
 
 def run_together(work: Callable[[Iterator[Task]], None], tasks: Iterable[Task], threads: int) -> None:
-    """Run `work` on `threads` threads, including the caller's; each takes its next task from one queue.
+    """Run `work` on `threads` threads, including the caller's; all take their tasks from one queue.
 
-    Wait for all and raise the first exception; after an exception no further task is started.
+    The function waits for all threads, and raises the first exception. After an exception, no further task is started.
     """
     queue, failures = deque(tasks), list[BaseException]()
 
@@ -139,7 +140,7 @@ def run_together(work: Callable[[Iterator[Task]], None], tasks: Iterable[Task], 
 
     helpers = min(threads, len(queue)) - 1
     if helpers:
-        POOL.keep_away()
+        POOL.avoid_callers_processor()
     futures = [POOL.executor.submit(job) for _ in range(helpers)]
     job()
     for future in futures:

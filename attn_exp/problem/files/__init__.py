@@ -1,8 +1,8 @@
 """Read arrays from files of several formats, as plain numbers, so that no file can run code.
 
-The suffix selects the module of the format. Its `list_contents(path, label)` lists the arrays of a file without reading
-the numbers, which are read on demand; `label` begins every error message. A false header, or a truncated or non-regular
-file, gives a one-line error. Pickles, which may run foreign code, are never opened.
+The suffix selects the module of the format. Its `list_contents(path, label)` lists the arrays of a file; the numbers
+are read later, on demand. `label`, such as `embeddings.file=x.npy`, begins every error message. A false header, or a
+truncated or non-regular file, gives a one-line error. Pickles are never opened, because they may run foreign code.
 """
 
 from __future__ import annotations
@@ -72,6 +72,7 @@ class Contents(NamedTuple):
 
 
 def unreadable_entry(reason: str) -> Entry:
+    """Return an entry that raises an error, with this reason, when its numbers are read."""
 
     def refuse(index: Any) -> Array:
         raise ValueError(reason)
@@ -100,7 +101,7 @@ def list_file(file: str, key: str) -> Contents:
 
 
 def format_label(key: str, file: str) -> str:
-    """Return the beginning of an error message about a file: the setting and the file."""
+    """Return the beginning of error messages about a file: `"x.file", "x.npy" -> "x.file=x.npy"`."""
     return f"{key}={brief(file, LONGEST)}"
 
 

@@ -61,9 +61,9 @@ def read_array(stream: IO[bytes], size: int) -> Array:
 
 
 def list_contents(path: Path, label: str) -> Contents:
-    """List the arrays of a file from their headers; strings under a token name are the tokens."""
+    """List the arrays of a file from their headers; strings under a name in `TOKENS` are the token names."""
     if path.suffix.lower() == ".npz":
-        return look_into_archive(path)
+        return list_archive(path)
     with machine.opened(path) as file:
         shape, _, dtype = read_header(file, size_of(file))
     return Contents({"": Entry(shape, str(dtype), lambda index: read_npy(path)[index])})
@@ -93,16 +93,16 @@ def open_archive(path: Path) -> Iterator[tuple[zipfile.ZipFile, dict[str, zipfil
         raise ValueError(f"not a readable NumPy archive: {first_line(error)}") from error
 
 
-def look_into_archive(path: Path) -> Contents:
+def list_archive(path: Path) -> Contents:
     with open_archive(path) as (archive, members):
-        entries = {name: find_array(path, archive, name, member) for name, member in members.items()}
+        entries = {name: make_archive_entry(path, archive, name, member) for name, member in members.items()}
     token_name = next((name for name in TOKENS if name in entries and "U" in entries[name].dtype), None)
     tokens = None if token_name is None else tuple(map(str, entries.pop(token_name).read(...).ravel()))
     return Contents(entries, tokens)
 
 
-def find_array(path: Path, archive: zipfile.ZipFile, name: str, member: zipfile.ZipInfo) -> Entry:
-    """Return one array of an archive; an unreadable header raises its error only when the numbers are read.
+def make_archive_entry(path: Path, archive: zipfile.ZipFile, name: str, member: zipfile.ZipInfo) -> Entry:
+    """Return the entry of one array of an archive; if its header is unreadable, reading the numbers raises the error.
 
     Raises:
         ValueError: the array would unpack to far more bytes than the archive has.

@@ -26,7 +26,7 @@ TYPES = {
     "F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "BOOL": "|b1", "U8": "|u1", "I8": "|i1",
     "U16": "<u2", "I16": "<i2", "U32": "<u4", "I32": "<i4", "U64": "<u8", "I64": "<i8",
 }  # fmt: skip
-"""The NumPy dtype of each type; bfloat16, which NumPy lacks, is read as integers, the upper halves of float32."""
+"""The NumPy dtype of each type. NumPy has no bfloat16: it is read as integers, the upper halves of float32."""
 
 
 def list_contents(path: Path, label: str) -> Contents:
@@ -118,7 +118,7 @@ def make_entry(path: Path, type_name: str, shape: Shape, start: int) -> Entry:
 def read_numbers(path: Path, type_name: str, shape: Shape, start: int, index: Any) -> Array:
     """Memory-map a tensor read-only, and return the part that `index` selects.
 
-    bfloat16, which NumPy lacks, is copied to float32: `x = (u16 << 16)` as the bits of a float.
+    NumPy has no bfloat16, so it is copied to float32: `u16 << 16` gives the bits of the number.
     """
     dtype = np.dtype(TYPES[type_name])
     if 0 in shape:  # an empty file cannot be mapped

@@ -79,9 +79,10 @@ def read_table(rows: Sequence[Sequence[str]], label: str) -> Contents:
 
 
 def is_column_of_words(column: Sequence[str]) -> bool:
-    """Return whether at least half of a column's cells are words; if some are numbers, one must also be a name.
+    """Return whether a column holds words, such as token names: at least half of its cells are not numbers.
 
-    A cell that has a digit but is not a name, such as 50% above 1, is an unreadable number, not a word.
+    If any cell is a number, some other cell must also be a name (`is_name`). A cell with a digit that is not a name,
+    such as 50%, counts as a number that cannot be read, not as a word.
     """
     numbers = [is_number(cell) or (has_digit(cell) and not is_name(cell)) for cell in column]
     return 2 * sum(numbers) <= len(column) and (not any(numbers) or any(map(is_name, column)))
@@ -150,11 +151,17 @@ def has_digit(cell: str) -> bool:
 def has_column_names(
     first: Sequence[str], below: Sequence[Sequence[str]], label: str, is_number: Callable[[str], bool] = is_number
 ) -> bool:
-    """Return whether the first line of a table names its columns; `is_number` decides which cells are numbers.
+    """Return whether the first line of a table names its columns.
 
-    It does if it holds names and no numbers; or if it begins with an empty cell above row names, as spreadsheets and
-    pandas write it, followed by names or column numbers; or if it numbers three or more columns, as pandas does
-    without names: 0, 1, 2 above 0.5, 2.0, 1e-3, if no number below is an integer.
+    It does in three cases:
+
+    - It holds names and no numbers.
+    - It begins with an empty cell above row names, followed by names or column numbers, as spreadsheets and pandas
+      write it.
+    - It counts three or more columns, 0, 1, 2 and so on, as pandas does without names. No number below may be an
+      integer then, as in 0.5, 2.0, 1e-3.
+
+    `is_number` decides which cells are numbers.
 
     Raises:
         UserError: a cell, such as 1/2, is neither a name nor a number.
@@ -183,11 +190,15 @@ def has_column_names(
     )
 
 
-# JSON: arrays as lists of lists, by name or a single one; tokens as a list of strings; or a vector for each word
+# JSON files hold a single array as a list of lists, or an object: arrays by name, perhaps with a list of tokens; or one
+# vector for each word
 
 
 def read_json_arrays(path: Path) -> Contents:
-    """Read the arrays of a JSON file. An object of vectors only, `{"she": [1, 2], ...}`, is one array with tokens."""
+    """Read the arrays of a JSON file.
+
+    An object of vectors, such as `{"she": [1, 2], "likes": [3, 4]}`, is one array; its keys are the tokens.
+    """
     value = machine.read_json(path, MOST_TEXT)
     if isinstance(value, list):
         return Contents({}, tuple(value)) if are_texts(value) else Contents({"": make_list_entry(value)})
@@ -208,7 +219,7 @@ def are_texts(value: Any) -> bool:
 
 
 def make_list_entry(value: list[Any]) -> Entry:
-    """Return the entry of nested lists; if they do not form an array of numbers, reading the entry raises the error."""
+    """Return the entry of nested lists; if they are not an array of numbers, reading the numbers raises the error."""
     try:
         array = np.array(value)
     except ValueError:

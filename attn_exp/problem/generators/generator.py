@@ -10,10 +10,10 @@ from attn_exp.arrays import Array, Shape
 
 
 class Start(NamedTuple):
-    """The seed of a stream, and whether only one array is drawn from it."""
+    """The seed of a stream; `draws_once` means that only one array is drawn from it."""
 
     seed: int
-    alone: bool = False
+    draws_once: bool = False
 
 
 class Stream(Protocol):

@@ -23,7 +23,7 @@ import numpy as np
 from attn_exp.arrays import Array, Shape
 from attn_exp.errors import UserError
 from attn_exp.problem.generators.generator import Generator, Start
-from attn_exp.problem.generators.torch import fused, polynomial
+from attn_exp.problem.generators.torch import multiply_add, polynomial
 
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 PARITY = 0x1BD11BDA
@@ -73,9 +73,9 @@ def first_key(seed: int) -> Array:
 
 
 def new_keys(start: Start) -> Iterator[Array]:
-    """Yield a key for each draw, split off just before it; a single array uses the first key itself."""
+    """Yield a new key for each draw, split off just before it; a single array uses the first key itself."""
     key = first_key(start.seed)
-    if start.alone:
+    if start.draws_once:
         yield key
     while True:
         key, draw_key = split(key)
@@ -83,7 +83,7 @@ def new_keys(start: Start) -> Iterator[Array]:
 
 
 def split_keys(start: Start) -> Iterator[Array]:
-    """Yield the keys of `split(key, n)`: for any n, the i-th is `fold_in(key, i)`."""
+    """Yield the keys of `split(key, n)`, one after another: key i is `fold_in(key, i)`, whatever n is."""
     return (fold_in(first_key(start.seed), index) for index in count())
 
 
@@ -118,7 +118,7 @@ class Jax:
 def uniform(key: Array, shape: Shape, low: np.float32, high: np.float32) -> Array:
     """Return float32 numbers in `[low, high)`, each made from 23 bits of a 32-bit word."""
     words = random_bits(key, math.prod(shape)) >> np.uint32(9) | np.uint32(0x3F800000)
-    numbers = fused(words.view(np.float32) - np.float32(1), high - low, low)
+    numbers = multiply_add(words.view(np.float32) - np.float32(1), high - low, low)
     return np.maximum(numbers, low).reshape(shape)
 
 

@@ -1,9 +1,9 @@
 """PyTorch's generator on a CPU: `torch.manual_seed(seed)`, then `torch.rand`, `randn`, `randint` and the like.
 
-Every bit equals PyTorch's on CPUs with AVX2, such as those of Intel and AMD from the last ten years. Elsewhere
-PyTorch uses the system's logarithm, sine and cosine, and 16 or more normal numbers differ by at most 3e-6 times their
-spread; it also rounds uniform numbers twice unless their bounds are 0 and 1, so their last bit may differ. Everything
-else agrees.
+Every bit equals PyTorch's on CPUs with AVX2, such as those of Intel and AMD from the last ten years. On other CPUs
+there are two differences. PyTorch uses the system's logarithm, sine and cosine, so arrays of 16 or more normal numbers
+differ by at most 3e-6 times their spread. It rounds uniform numbers twice unless their bounds are 0 and 1, so their
+last bit may differ.
 
 Float32 arithmetic follows the processor: a fused multiply-add is rounded once, and the logarithm, sine and
 cosine are Moshier's Cephes polynomials.
@@ -31,51 +31,48 @@ class Torch:
 
     def __init__(self, start: Start) -> None:
         self.state = np.random.RandomState(start.seed & 0xFFFFFFFF)
-        self.kept: float | None = None
+        self.spare_sine: float | None = None
 
-    def words(self, count: int) -> Array:
+    def draw_words(self, count: int) -> Array:
         return self.state.randint(0, 2**32, count, dtype=np.uint32)
 
-    def long_words(self, count: int) -> Array:
+    def draw_long_words(self, count: int) -> Array:
         """Return the next 64-bit words, each made of two 32-bit words, the higher half first."""
-        words = self.words(2 * count).astype(np.uint64)
+        words = self.draw_words(2 * count).astype(np.uint64)
         return words[0::2] << np.uint64(32) | words[1::2]
 
-    def fractions(self, count: int) -> Array:
+    def draw_fractions(self, count: int) -> Array:
         """Return float32 numbers in `[0, 1)`, each made from 24 bits of a 32-bit word."""
-        return (self.words(count) & np.uint32(2**24 - 1)).astype(np.float32) * np.float32(2**-24)
+        return (self.draw_words(count) & np.uint32(2**24 - 1)).astype(np.float32) * np.float32(2**-24)
 
     def uniform(self, shape: Shape, low: float = 0.0, high: float = 1.0) -> Array:
         """Draw as `torch.rand(shape)` or `tensor.uniform_(low, high)` do; a number rounded up to `high` is `low`."""
         least, most = np.float32(low), np.float32(high)
-        numbers = fused(self.fractions(math.prod(shape)), most - least, least)
+        numbers = multiply_add(self.draw_fractions(math.prod(shape)), most - least, least)
         return np.where(numbers == most, least, numbers).reshape(shape)
 
     def normal(self, shape: Shape, mean: float = 0.0, spread: float = 1.0) -> Array:
         """Draw as `torch.randn(shape)` or `torch.normal(mean, spread, shape)` does."""
         count = math.prod(shape)
         if count < BLOCK:
-            numbers = [self.single() * spread + mean for _ in range(count)]
+            numbers = [self.draw_normal() * spread + mean for _ in range(count)]
             return np.array(numbers, np.float64).astype(np.float32).reshape(shape)
-        fractions = self.fractions(count)
+        fractions = self.draw_fractions(count)
         whole = count - count % BLOCK
         out = np.empty(count, np.float32)
-        out[:whole] = normal_blocks(fractions[:whole], mean, spread)
+        out[:whole] = make_normal_blocks(fractions[:whole], mean, spread)
         if whole < count:  # the last 16 numbers are drawn again as one block
-            out[count - BLOCK :] = normal_blocks(self.fractions(BLOCK), mean, spread)
+            out[count - BLOCK :] = make_normal_blocks(self.draw_fractions(BLOCK), mean, spread)
         return out.reshape(shape)
 
-    def single(self) -> float:
-        """Return one normal number: the cosine of a Box-Muller pair, or the sine left over from the last pair.
-
-        The sine is kept until the next call of this method.
-        """
-        if self.kept is not None:
-            number, self.kept = self.kept, None
+    def draw_normal(self) -> float:
+        """Return one normal number; a Box-Muller pair gives its cosine first, and its sine in the next call."""
+        if self.spare_sine is not None:
+            number, self.spare_sine = self.spare_sine, None
             return number
-        turn, share = ((self.long_words(2) & np.uint64(2**53 - 1)) * 2.0**-53).tolist()
+        turn, share = ((self.draw_long_words(2) & np.uint64(2**53 - 1)) * 2.0**-53).tolist()
         radius, angle = math.sqrt(-2.0 * math.log1p(-share)), 2.0 * math.pi * turn
-        self.kept = radius * math.sin(angle)
+        self.spare_sine = radius * math.sin(angle)
         return radius * math.cos(angle)
 
     def integers(self, shape: Shape, low: int, high: int) -> Array:
@@ -84,16 +81,16 @@ class Torch:
         Each number is a 32-bit word modulo the span; spans of 2^28 and more (2^32 before 2.7) use a 64-bit word.
         """
         span, count = high - low, math.prod(shape)
-        words = self.words(count).astype(np.uint64) if span < 2**28 else self.long_words(count)
+        words = self.draw_words(count).astype(np.uint64) if span < 2**28 else self.draw_long_words(count)
         return ((words % np.uint64(span)).view(np.int64) + low).reshape(shape)
 
 
-def normal_blocks(fractions: Array, mean: float, spread: float) -> Array:
+def make_normal_blocks(fractions: Array, mean: float, spread: float) -> Array:
     """Turn blocks of 16 fractions into normal numbers: the first 8 give the radii, the others the angles."""
     shares, turns = np.split(fractions.reshape(-1, BLOCK), 2, axis=1)
     radius = np.sqrt(np.float32(-2) * log(np.float32(1) - shares))
     sine, cosine = sine_and_cosine(np.float32(2 * math.pi) * turns)
-    return fused(np.concatenate([radius * cosine, radius * sine], axis=1), spread, mean).reshape(-1)
+    return multiply_add(np.concatenate([radius * cosine, radius * sine], axis=1), spread, mean).reshape(-1)
 
 
 LOG = (7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1,
@@ -105,11 +102,11 @@ QUARTER = (-0.78515625, -2.4187564849853515625e-4, -3.77489497744594108e-8)
 """A quarter of pi in three parts, each exact when multiplied by a small integer."""
 
 
-def fused(left: Any, right: Any, added: Any) -> Array:
+def multiply_add(left: Any, right: Any, added: Any) -> Array:
     """Return `left * right + added` in float32, rounded once, as a fused multiply-add.
 
-    The product of two 24-bit numbers is exact in float64. Its sum with a third may not be; it is then rounded to an
-    odd last bit, so that rounding it again, to float32, equals a single rounding.
+    The product of two 24-bit numbers is exact in float64, but its sum with a third number may not be. That sum is
+    rounded to an odd last bit. Rounding it again, to float32, then gives the same as a single rounding.
 
     Source: Boldo and Melquiond 2008, "Emulation of FMA and Correctly Rounded Sums: Proved Algorithms Using Rounding
     to Odd", theorem 1.
@@ -128,7 +125,7 @@ def polynomial(x: Array, coefficients: tuple[float, ...]) -> Array:
     """Return `(...(c0 x + c1) x + ...) x + cn`, with a fused multiply-add in each step."""
     total = np.full_like(x, coefficients[0])
     for coefficient in coefficients[1:]:
-        total = fused(total, x, coefficient)
+        total = multiply_add(total, x, coefficient)
     return total
 
 
@@ -145,8 +142,8 @@ def log(x: Array) -> Array:
     z = (half - one) + np.where(small, half, np.float32(0))
     exponent = exponent - small.astype(np.float32)
     square = z * z
-    tail = fused(polynomial(z, LOG) * z, square, exponent * np.float32(LN2_LOW))
-    return fused(exponent, LN2_HIGH, z + fused(square, -0.5, tail))
+    tail = multiply_add(polynomial(z, LOG) * z, square, exponent * np.float32(LN2_LOW))
+    return multiply_add(exponent, LN2_HIGH, z + multiply_add(square, -0.5, tail))
 
 
 def sine_and_cosine(x: Array) -> tuple[Array, Array]:
@@ -157,10 +154,10 @@ def sine_and_cosine(x: Array) -> tuple[Array, Array]:
     octant = ((x * np.float32(1.27323954473516)).astype(np.int32) + 1) & ~1
     rest = x
     for part in QUARTER:
-        rest = fused(octant.astype(np.float32), part, rest)
+        rest = multiply_add(octant.astype(np.float32), part, rest)
     square = rest * rest
-    even = fused(polynomial(square, COSINE) * square, square, -(square * np.float32(0.5))) + np.float32(1)
-    odd = fused(polynomial(square, SINE) * square, rest, rest)
+    even = multiply_add(polynomial(square, COSINE) * square, square, -(square * np.float32(0.5))) + np.float32(1)
+    odd = multiply_add(polynomial(square, SINE) * square, rest, rest)
     turned = (octant & 2) != 0
     sine, cosine = np.where(turned, even, odd), np.where(turned, odd, even)
     return np.where((octant & 4) != 0, -sine, sine), np.where(((octant - 2) & 4) == 0, -cosine, cosine)

@@ -1,9 +1,9 @@
 """Trained models, one family per file: a forward pass in NumPy gives a run the true input of any layer.
 
-`fill_in_layer` takes the settings that are left to the model from one of its layers: x, the projections, heads, scale,
-masks and positions. The result is a plain configuration, so nothing after it knows about models, and a run can be
-repeated without the checkpoint. Weights stay on disk; a layer is read when the pass reaches it, and the layers after
-the requested one are never read.
+`fill_in_layer` fills in the settings that are left to the model: x, the projections, heads, scale, masks and positions
+of one layer. The result is a plain configuration. So nothing after it knows about models, and a run can be repeated
+without the checkpoint. Weights stay on disk: a layer is read when the pass reaches it, and the layers after the
+requested one are never read.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ WORDS = {"text": "'model.text=the cat sat'", "tokens": "model.tokens=[ids]", "pa
 
 
 def fill_in_layer(config: Config, under_way: Pass) -> Config:
-    """Fill in the settings that are left to the model from the requested layer; all others stay unchanged.
+    """Return the configuration, with the settings that are left to the model filled in from the requested layer.
 
     Raises:
         UserError: the checkpoint cannot be read, or does not accept the layer, the tokens or the text.
@@ -52,6 +52,7 @@ def fill_in_layer(config: Config, under_way: Pass) -> Config:
             name: array for name, array in layer.arrays.items() if config.bias is not False or name.startswith("W")
         }
         changed["projections"] = Projections(source="identity", given={**arrays, **config.projections.given})
+    # a setting that was not filled in, or had this value already, is the user's own
     title += "".join(
         f"; {name} set by you"
         for name in (*PLAIN, "mask", "position")
@@ -80,6 +81,10 @@ def begin_pass(settings: Model, under_way: Pass) -> None:
 
 
 def read_layer(settings: Model, under_way: Pass) -> tuple[Layer, tuple[str, ...], str]:
+    """Return the requested layer, the names of the tokens, and a title for the run.
+
+    The pass under way continues if the layer lies ahead of it; else a new pass begins.
+    """
     model, under_way.model = under_way.model, None  # a failed pass cannot be continued
     if model != replace(settings, layer=0) or settings.layer < under_way.number:
         begin_pass(settings, under_way)

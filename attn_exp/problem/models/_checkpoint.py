@@ -32,17 +32,21 @@ SIZES = (
     "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
     "vocab_size", "max_position_embeddings",
 )  # fmt: skip
-"""The seven integers by their names in config.json; a negative vocabulary size means a separate output layer."""
+"""The names of the seven integers in config.json; a negative vocabulary size means a separate output layer."""
 
 LEAST_SECONDS, BYTES_A_SECOND, LETTERS_A_SECOND = 6, 5_000_000, 100_000
-"""The timeout of a tokenizer in seconds, extended for a large file and a long text."""
+"""The timeout of a tokenizer: `LEAST_SECONDS`, plus the time for its file and for the text at these speeds."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The contents of `config.json`, and tensors by name; methods take names without the common `prefix`.
+    """A model on disk; its methods take the names of tensors without `prefix`.
 
-    `key` is the setting that names it, such as `model.path=all-MiniLM-L6-v2`; errors begin with it.
+    - `folder`: the folder of the files.
+    - `config`: the contents of config.json.
+    - `tensors`: the tensors by their full names.
+    - `key`: the setting that names the checkpoint, such as `model.path=all-MiniLM-L6-v2`; errors begin with it.
+    - `prefix`: the beginning that all names of tensors share, such as `bert.`.
     """
 
     folder: Path
@@ -133,7 +137,7 @@ NEW_ENDINGS = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNo
 
 
 def find_prefix(checkpoint: Checkpoint, anchor: str) -> Checkpoint:
-    """Return the checkpoint with its prefix, such as `bert.`, set to whatever precedes the tensor name `anchor`.
+    """Return the checkpoint with the prefix of its tensor names: whatever precedes `anchor`, such as `bert.`.
 
     Raises:
         UserError: there is no tensor of that name, or there are several.
@@ -178,7 +182,10 @@ def open_llama2c(path: Path, key: str) -> tuple[dict[str, Any], dict[str, Entry]
 
 
 def list_llama2c_arrays(config: dict[str, Any], has_output_layer: bool) -> Iterator[tuple[str, Shape]]:
-    """Yield every array in the order of the file: each kind for all layers, then the next kind."""
+    """Yield the name and the shape of every array, in the order of the file.
+
+    Arrays of one kind follow each other, one for each layer; then comes the next kind.
+    """
     dim, hidden, layers, heads, groups, vocabulary, positions = (config[name] for name in SIZES)
     size = dim // heads
     yield "model.embed_tokens.weight", (vocabulary, dim)

@@ -19,6 +19,7 @@ from attn_exp.rules.rules import Rules
 
 
 def list_layer_shapes(config: Config, block: Block) -> Shapes:
+    """Yield the name and the shape of each tensor of all layers; the shape None means that it must not exist."""
     width, heads, size = config["hidden_size"], config["num_attention_heads"], get_head_size(config)
     mlp_width, queries, keys = config["intermediate_size"] or 4 * width, heads * size, count_key_heads(config) * size
     (*side_names, output_name), (*wide_names, narrow_name) = block.attention, block.mlp
@@ -54,7 +55,7 @@ def count_key_heads(config: Config) -> int:
 
 
 def forward(family: Model, checkpoint: Checkpoint, ids: Array) -> Iterator[Layer]:
-    """Yield the layers in order; the rest of each is computed when the next is requested."""
+    """Yield the attention of each layer, in order; what follows it is computed when the next layer is requested."""
     config, block = checkpoint.config, family.block(checkpoint.config)
     hidden = family.embed(checkpoint, ids)
     for number in range(config["num_hidden_layers"]):
@@ -104,11 +105,12 @@ def read_projections(part: Checkpoint, block: Block) -> dict[str, Array]:
 
 
 def embed_numbers(part: Checkpoint, name: str, numbers: Array) -> Array:
-    """Return the position embedding of each token `[t m]`.
+    """Return the position embedding of each token `[t m]`; `numbers` are the indices of their positions.
 
     Raises:
         UserError: there are more tokens than the model has positions.
     """
+    # RoBERTa skips the positions up to the padding id
     positions, skipped = part.config["max_position_embeddings"], int(numbers.max()) + 1 - len(numbers)
     if numbers.max() >= positions:
         raise UserError(f"{part.key}: {len(numbers)} tokens, but the model takes at most {max(0, positions - skipped)}")
@@ -118,7 +120,7 @@ def embed_numbers(part: Checkpoint, name: str, numbers: Array) -> Array:
 def attend(layer: Layer) -> Array:
     """Return the output of a layer's attention `[t m]`: `softmax(scale q k^T) v W_o + b_o`, heads side by side.
 
-    It runs the pipeline one head at a time: the logits of a long text may not fit into memory at once.
+    The heads are computed one after another, because the logits of a long text may not fit into memory at once.
     """
     size = layer.arrays["W_q"].shape[1] // layer.head
     sides = (project(letter, layer.x, layer.arrays) for letter in "qkv")
@@ -136,7 +138,6 @@ def attend(layer: Layer) -> Array:
 
 
 def linear(x: Array, weight: Array, bias: Array | None) -> Array:
-    """Return `x W + b`."""
     return x @ weight if bias is None else x @ weight + bias
 
 
@@ -201,4 +202,3 @@ ACTIVATIONS = {
     "gelu": gelu, "gelu_new": gelu_tanh, "gelu_pytorch_tanh": gelu_tanh, "silu": silu, "swish": silu, "relu": relu
 }  # fmt: skip
 ACTIVATION = Kind(f"one of {', '.join(ACTIVATIONS)}", lambda value: isinstance(value, str) and value in ACTIVATIONS)
-"""The names of activations in config.json."""

@@ -61,7 +61,10 @@ def rules(config: Config, number: int) -> dict[str, Any]:
 
 
 def embed(checkpoint: Checkpoint, ids: Array) -> Array:
-    """Return the normalized sum of word and position embeddings and, if there is one, the first segment's embedding."""
+    """Return the normalized sum of the word, position and segment embeddings.
+
+    All tokens belong to the first segment; DistilBERT has no segments.
+    """
     config, part = checkpoint.config, checkpoint.at("embeddings.")
     hidden = part.array("word_embeddings.weight", ids)
     numbers = number_tokens(ids, config["pad_token_id"]) if config["model_type"] in ROBERTA else np.arange(len(ids))

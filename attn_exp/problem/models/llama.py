@@ -58,7 +58,8 @@ def rules(config: Config, number: int) -> dict[str, Any]:
 def mask(config: Config, number: int) -> dict[str, Any]:
     """Return the masks of a layer: causal, and a window if it has one.
 
-    A causal window counts the token itself; a bidirectional one does not, and reaches equally far to both sides.
+    The size of a causal window counts the token itself. The size of a bidirectional window counts the tokens on each
+    side, without the token itself.
     """
     size = window(config, number)
     if not config["is_causal"]:
@@ -91,7 +92,7 @@ ROPE_SCALINGS = {
         },
     ),
 }
-"""The RoPE scalings that config.json may name: our rule for each, and its settings with their config.json names."""
+"""For each RoPE scaling in config.json: our rule, and for each of its settings, the field of config.json to read."""
 
 
 def rope(config: Config) -> dict[str, Any]:
@@ -110,6 +111,7 @@ def rope(config: Config) -> dict[str, Any]:
         )
     values = {"rope_theta": config["rope_theta"], **scaling}
     if scaling_type == "llama3":
+        # the original context: a field of its own, or one of the scaling, or that of the model
         context = config["original_max_position_embeddings"]
         with_context = {"original_max_position_embeddings": config["max_position_embeddings"], **values}
         values = with_context if context is None else with_context | {"original_max_position_embeddings": context}

@@ -1,8 +1,8 @@
 """The contract of a family of models: the checkpoints it reads, the structure of a layer, and the first layer's input.
 
 Every field of config.json is checked once, before anything is computed. A missing field has the default of
-`transformers`. A field that is not read must be known not to affect the result, or have the value that is assumed
-here; any other is refused, so that no future field is silently ignored.
+`transformers`. A field that is not read is refused, unless it is known not to affect the result, or has the value that
+is assumed here. So no future field is silently ignored.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ Supported = Mapping[str, tuple[Any, ...]]
 class Layer:
     """The attention of one layer: its input, its arrays, and its rules.
 
-    `x` `[t m]`: the input of W_q, W_k and W_v, after the norm if the layer has one before them.
-    `arrays`: W_q `[m h*d]`, W_k and W_v `[m g*d]`, W_o `[h*d m]`, and b_q, b_k, b_v, b_o if it adds biases.
-    `head`: query heads; W_k determines the number of key/value heads.
-    `scale`, `mask`, `position`: as in the settings of a run.
+    - `x` `[t m]`: the input of W_q, W_k and W_v, after the norm if the layer has one before them.
+    - `arrays`: W_q `[m h*d]`, W_k and W_v `[m g*d]`, W_o `[h*d m]`, and b_q, b_k, b_v, b_o if the layer adds biases.
+    - `head`: the number of query heads; the width of W_k determines the number of key/value heads.
+    - `scale`, `mask`, `position`: as in the settings of a run.
     """
 
     x: Array
@@ -42,14 +42,14 @@ class Layer:
 class Block(NamedTuple):
     """The names of the parts of a layer, and how they are combined.
 
-    `at`: the prefix of the layer number.
-    `attention`: the matrices of queries, keys, values and output; or a fused one of the first three, and the last.
-    `norms`: the norms of attention and MLP.
-    `mlp`: the matrix before the activation, a gate matrix if there is one, and the last matrix.
-    `biases`: whether queries, keys and values, the output, and the MLP have biases.
-    `norm_first`: whether `h += part(norm(h))`, or else `h = norm(h + part(h))`.
-    `centred`: whether norms subtract the mean and add a bias.
-    `transposed`: whether matrices are stored as in `nn.Linear`, `[outputs inputs]`.
+    - `at`: what precedes the number of the layer in names, such as `layers.`.
+    - `attention`: the matrices of queries, keys, values and output; or a fused one of the first three, and the output.
+    - `norms`: the norms of attention and MLP.
+    - `mlp`: the matrix before the activation, a gate matrix if there is one, and the last matrix.
+    - `biases`: three booleans: whether queries, keys and values have biases; the output; the MLP.
+    - `norm_first`: whether a part is added as `h += part(norm(h))`; otherwise it is `h = norm(h + part(h))`.
+    - `centred`: whether norms subtract the mean and add a bias.
+    - `transposed`: whether matrices are stored as in `nn.Linear`, `[outputs inputs]`.
     """
 
     at: str
@@ -69,12 +69,13 @@ class Model:
     A checkpoint's `config` has been checked against `fields`: every field that is read is present and valid, and has
     the same name in all families.
 
-    `fields`: what config.json may contain, for each `model_type`. `anchor`: the name of a tensor that every such
-    checkpoint has; whatever precedes it is the prefix of all names. `inputs`: yields the tensors that `embed` reads, by
-    their names after that prefix, and their shapes. `embed`: returns the vectors `[t m]` that enter the first layer.
-    `block`: returns the structure of a layer. `rules`: returns `scale`, `mask` and `position` of the layer with that
-    index, unless they are the defaults of `Layer`. `takes`: `words` for token ids `[t]`, or `patches` for the patches
-    `[n m]` or pixels `[c y x]` of an image.
+    - `fields`: what config.json may contain, for each `model_type`.
+    - `anchor`: the name of a tensor that every such checkpoint has; whatever precedes it is the prefix of all names.
+    - `inputs`: yields the name, without that prefix, and the shape of each tensor that `embed` reads.
+    - `embed`: returns the vectors `[t m]` that enter the first layer.
+    - `block`: returns the structure of a layer.
+    - `rules`: returns `scale`, `mask` and `position` of the layer with that index, without defaults of `Layer`.
+    - `takes`: `words` for token ids `[t]`, or `patches` for the patches `[n m]` or pixels `[c y x]` of an image.
     """
 
     fields: Mapping[str, Fields]
@@ -87,7 +88,7 @@ class Model:
 
 
 LEAST, MOST = 1e-38, 1e38
-"""The range of positive numbers that can be stored and divided by in float32, in which models compute."""
+"""The range of positive numbers that float32 can hold and divide by; models compute in float32."""
 
 
 class Kind(NamedTuple):
@@ -98,9 +99,11 @@ class Kind(NamedTuple):
 
 
 class Field(NamedTuple):
-    """A field that is read: its default in `transformers`, its kind, and its names in config.json.
+    """A field of config.json that is read.
 
-    `names` are separated by spaces; if they are empty, the field has the same name as here.
+    - `default`: its value in `transformers` if config.json lacks it.
+    - `kind`: the values that it may have.
+    - `names`: its names in config.json, separated by spaces; if empty, it has the same name as here.
     """
 
     default: Any
@@ -164,11 +167,12 @@ SUPPORTED: Supported = {
 
 @dataclass(frozen=True)
 class Fields:
-    """The fields of one kind of checkpoint.
+    """The fields that config.json may have, for one `model_type`.
 
-    `read`: the fields that the result depends on. `same`: the fields for which only the values here are supported; the
-    first is the default. `harmless`: the names of fields that may have any value, separated by spaces. `check`: raises
-    a `UserError` if fields contradict each other.
+    - `read`: the fields that the result depends on.
+    - `check`: raises a `UserError` if fields contradict each other.
+    - `same`: the fields for which only these values are supported; the first value is the default.
+    - `harmless`: the names of fields that may have any value, separated by spaces.
     """
 
     read: Mapping[str, Field]
@@ -178,7 +182,7 @@ class Fields:
 
 
 def read_fields(config: Config, fields: Fields) -> dict[str, Any]:
-    """Return every field that is read, with its default if config.json lacks it.
+    """Return the value of every field that is read, or its default if config.json lacks it.
 
     Raises:
         UserError: a field has an invalid value, or two names with different values; sizes are inconsistent; or a field
@@ -197,7 +201,7 @@ def read_fields(config: Config, fields: Fields) -> dict[str, Any]:
         elif name not in harmless and config[name] is not None:
             raise UserError(
                 f"{CONFIG} says {format_field(name, config[name])}, which is not read here and may change the numbers; "
-                "remove it if it does not"
+                "if it has no effect, remove it"
             )
     check_sizes(checked)
     fields.check(checked)

@@ -1,8 +1,8 @@
 """The input of a problem: token names and the arrays that the computation starts from; a source reads or draws them.
 
-Each source is a file here. `file`, `vectors` and `distribution` have settings of their own; any other source is
-selected by its name under `embeddings.source`, with its settings. The memory of cross-attention is a second input,
-which provides the keys and values.
+Each source is a file here. The sources `file`, `vectors`, `distribution` and `words` are selected by a setting of their
+own, such as `embeddings.file`. Any other source is selected by its name under `embeddings.source`. The memory of
+cross-attention is a second input: the keys and values are made from it.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from attn_exp.problem.sources.source import INPUT, Source, SourceRequest, Vector
 NAMES = registry.names(__path__, without=("source",))
 
 
-CALLED = {"text": "words"}
-"""Sources whose name differs from their setting."""
+SOURCE_NAMES = {"text": "words"}
+"""The name of the source that a setting selects, if the two names differ."""
 
 
-def find(setting: str) -> Source:
+def find_source(setting: str) -> Source:
     names = (*NAMES, *registry.outside(__name__))
-    name = CALLED.get(setting, setting.removeprefix("source."))
+    name = SOURCE_NAMES.get(setting, setting.removeprefix("source."))
     if name not in names:
         raise UserError(
             unknown(
@@ -39,7 +39,10 @@ def find(setting: str) -> Source:
 
 
 def source_settings(settings: Embeddings) -> dict[str, Any]:
-    """Return the settings of each selected source by key; with `text`, the distribution is not a source."""
+    """Return the value of each setting that selects a source.
+
+    With `text`, the distribution selects none: it is then that of the word vectors.
+    """
     values = {"file": settings.file, "vectors": settings.vectors, "text": settings.text}
     values["distribution"] = settings.distribution if settings.text is None else None
     return {name: value for name, value in values.items() if value is not None} | {
@@ -47,7 +50,7 @@ def source_settings(settings: Embeddings) -> dict[str, Any]:
     }
 
 
-def with_tokens(settings: Embeddings, section: str = INPUT) -> Embeddings:
+def load_token_names(settings: Embeddings, section: str = INPUT) -> Embeddings:
     if not isinstance(settings.tokens, str):
         return settings
     from attn_exp.problem.from_files import read_tokens  # noqa: PLC0415 - most runs read no files
@@ -63,19 +66,21 @@ def select_source(
     Raises:
         UserError: several sources are selected, or an unknown one, or its settings are invalid or incomplete.
     """
-    settings, selected = with_tokens(settings, section), source_settings(settings)
+    settings, selected = load_token_names(settings, section), source_settings(settings)
     if len(selected) > 1:
         first_key, second_key = list(selected)[:2]
         array_name = "x" if section == INPUT else "the memory"
         chosen = [
-            CALLED.get(key, key) for key in (first_key, second_key) if section == INPUT and key in ("text", "file")
+            SOURCE_NAMES.get(key, key)
+            for key in (first_key, second_key)
+            if section == INPUT and key in ("text", "file")
         ]
         hint = f"; embeddings={chosen[0]} unsets the other" if chosen else ""
         raise UserError(
             f"{section}.{first_key} and {section}.{second_key} both define {array_name}; give only one of them{hint}"
         )
     for key, value in selected.items():
-        member = find(key)
+        member = find_source(key)
         if any(getattr(settings, name) is None for name in member.needs):
             needs = " and ".join(f"{section}.{name}" for name in member.needs)
             raise UserError(f"{section}.{key} needs {needs}")
@@ -124,8 +129,10 @@ LATER_STAGES = (*STAGES, "memory")
 class Input(NamedTuple):
     """The input of a problem: the names of its tokens, and the arrays that the computation starts from.
 
-    `stages` contains x, or q and k, or weights; the last two may include v. `tokens` are the names of the rows of x;
-    `named` holds the names in the settings, or their number. `memory` is the vectors and tokens of the memory, if any.
+    - `stages`: the arrays by name: x; or q and k, or weights, both perhaps with v.
+    - `tokens`: the names of the rows of x, if there is x.
+    - `named`: the token names in the settings or the file, or their number, or None.
+    - `memory`: the vectors and the token names of the memory, if there is one.
     """
 
     stages: Arrays
@@ -135,13 +142,13 @@ class Input(NamedTuple):
 
 
 def read_input(settings: Embeddings, source: RandomSource, drawn: Arrays | None = None) -> Input:
-    """Return the input that the settings describe, with the arrays already `drawn`; tokens are always rows.
+    """Return the input that the settings describe, with tokens in rows; `drawn` are the arrays of the setting `draws`.
 
     Raises:
         UserError: there is no starting stage, or several; an array is ragged or empty, or a number in it is not finite;
             or the numbers of tokens and vectors differ.
     """
-    settings, drawn = with_tokens(settings), drawn or {}
+    settings, drawn = load_token_names(settings), drawn or {}
     vectors = embed(settings, source)
     check_given_once(settings, vectors, drawn)
     from_source = Vectors(None) if vectors is None else vectors
@@ -202,7 +209,7 @@ def token_names(
 
 
 def complete_memory(memory: Embeddings, d_model: int | None, distribution: str | None) -> Embeddings:
-    """Return the settings of a memory, completed by the distribution and the width of x.
+    """Return the settings of a memory; it takes the distribution and the width of x where it sets none.
 
     Raises:
         UserError: the memory sets a stage that it cannot have.
@@ -212,11 +219,11 @@ def complete_memory(memory: Embeddings, d_model: int | None, distribution: str |
         raise UserError(
             f"{MEMORY}.{stage}: a memory has only vectors, which W_k and W_v project; give {MEMORY}.vectors"
         )
-    memory = with_tokens(memory, MEMORY)
+    memory = load_token_names(memory, MEMORY)
     selected = list(source_settings(memory))
     if memory.distribution is None and (not selected or memory.text is not None):
         memory = replace(memory, distribution=distribution or "normal")
-    open_width = not selected or "d_model" in find(selected[0]).needs
+    open_width = not selected or "d_model" in find_source(selected[0]).needs
     return replace(memory, d_model=d_model) if open_width and memory.d_model is None else memory
 
 
@@ -238,7 +245,7 @@ def read_memory(
 
 
 def key_names(memory: Embeddings, count: int) -> tuple[str, ...]:
-    """Return the names of the keys if they are given as an array; the memory's settings may then only name tokens.
+    """Return the names of keys that are given as an array; the settings of the memory may then only name tokens.
 
     Raises:
         UserError: the memory sets anything else, or the numbers of names and keys differ.
@@ -246,8 +253,8 @@ def key_names(memory: Embeddings, count: int) -> tuple[str, ...]:
     if memory.text is not None:
         memory = replace(memory, tokens=registry.module(__name__, "words").list_words(memory.text), text=None)
     if source_settings(memory) or any(getattr(memory, name) is not None for name in LATER_STAGES):
-        raise UserError(f"{MEMORY}: the keys are given; {MEMORY}.tokens may name them, but there is nothing to project")
-    return token_names(choose_names(with_tokens(memory, MEMORY), None), count, MEMORY, "m")
+        raise UserError(f"{MEMORY}: the keys are given, so it may only name them, in {MEMORY}.tokens")
+    return token_names(choose_names(load_token_names(memory, MEMORY), None), count, MEMORY, "m")
 
 
 def memory_size(config: Config, x: tuple[int, int]) -> tuple[int, int] | None:

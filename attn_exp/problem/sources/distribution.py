@@ -7,9 +7,10 @@ from attn_exp.problem.sources.source import Source, SourceRequest, Vectors
 
 
 def read(request: SourceRequest) -> Vectors:
-    """Draw N(0, 1) with `normal`, U(-1, 1) with `uniform`, integers with `integers`.
+    """Draw x: `normal` gives N(0, 1), `uniform` gives U(-1, 1), and `integers` gives integers.
 
-    They come from the stream `x` of the seed, or from a library's generator, whose uniform numbers are U(0, 1).
+    The numbers come from the stream `x` of the seed. If the settings name a library's generator, it draws them instead;
+    its uniform numbers are U(0, 1).
     """
     settings = request.settings
     distribution = Distribution(request.own, settings.low, settings.high, key=f"{request.path}.")

@@ -23,7 +23,9 @@ def read(request: SourceRequest) -> Vectors:
 
 
 def choose_arrays(contents: Contents, array: str | None, label: str) -> dict[str, str]:
-    """Return which array of a file is x, or which are q, k and v, or weights and v.
+    """Return the names of the arrays to start from, by stage, such as `{"x": "embeddings"}`.
+
+    The stages are x; or q and k, perhaps with v; or weights and v.
 
     Raises:
         UserError: no array has such a name, or several do.

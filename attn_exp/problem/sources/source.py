@@ -16,9 +16,13 @@ INPUT = "embeddings"
 
 
 class SourceRequest(NamedTuple):
-    """The request to a source: all settings of the embeddings, its own settings, the run's seed and random numbers.
+    """What a source needs to read or draw x.
 
-    `path` is the section in which the user wrote them: the input itself, or its memory.
+    - `settings`: all settings of the embeddings.
+    - `own`: the value of the setting that selects the source, such as the text of `embeddings.text`.
+    - `seed`: the run's seed.
+    - `numbers`: the source of random numbers.
+    - `path`: the section of the settings, `embeddings`, or `embeddings.memory` for a memory.
     """
 
     settings: Embeddings
@@ -39,7 +43,12 @@ class SourceRequest(NamedTuple):
 
 
 class Vectors(NamedTuple):
-    """x `[t m]` and its token names, if known; if x is None, `later` has q, k and v, or weights and v."""
+    """What a source returns.
+
+    - `x`: the vectors `[t m]`; None if the input starts at a later stage.
+    - `tokens`: the token names, if known.
+    - `later`: the arrays of a later stage by name, such as q, k and v, or weights and v.
+    """
 
     x: Array | None
     tokens: tuple[str, ...] | None = None
@@ -47,7 +56,7 @@ class Vectors(NamedTuple):
 
 
 def counted(request: SourceRequest) -> tuple[int, int] | None:
-    """Return `tokens` and `d_model`, if both are set."""
+    """Return the rows and columns that the settings `tokens` and `d_model` give, if both are set."""
     return (request.rows, request.settings.d_model) if request.rows and request.settings.d_model else None
 
 

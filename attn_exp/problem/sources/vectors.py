@@ -1,4 +1,4 @@
-"""Take x from the settings as the user wrote it, or draw it as a notebook does."""
+"""Take x from the settings: written out, drawn as a notebook does, or read from a file that they name."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from attn_exp.problem.sources.source import Source, SourceRequest, Vectors
 
 
 def read(request: SourceRequest) -> Vectors:
-    """Return the numbers as written, drawn, or read from the file that is named instead."""
     return Vectors(drawing.read_matrix(request.own, f"{request.path}.vectors", request.numbers))
 
 

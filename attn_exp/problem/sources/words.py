@@ -14,13 +14,14 @@ from attn_exp.problem.drawing import Distribution, choose_source
 from attn_exp.problem.sources.source import Source, SourceRequest, Vectors
 
 MARKED = re.compile(r"\[\w+\]|<\|?/?\w+\|?>")
-"""A special token, such as [PAD] or <s>, whose brackets are part of it."""
+"""Matches a special token, such as [PAD] or <s>; its brackets belong to the word."""
 
 
 def read(request: SourceRequest) -> Vectors:
-    """Draw the vector of each word from a stream of its own, named after it: N(0, 1), or U(-1, 1) with `uniform`.
+    """Draw a vector for each word of the text `request.own`: N(0, 1), or U(-1, 1) with `uniform`.
 
-    A library's generator draws one table instead, one row for each word in the order of `sorted(set(words))`.
+    Each word has its own random stream, named after it. If the settings name a library's generator, it draws one table
+    instead, with one row for each word of `sorted(set(words))`.
 
     Raises:
         UserError: the text has no words.

@@ -12,11 +12,11 @@ from attn_exp.rules.masks.mask import Mask, Span
 
 @dataclass(frozen=True)
 class Causal(Mask):
-    """Query `i` sees key `j` iff `j <= i`, both as positions.
+    """A query at position `i` sees key `j` iff `j <= i`.
 
-    If the numbers of queries and keys differ, libraries disagree on which query is aligned with which key: PyTorch,
-    JAX and ONNX align the first ones, FlashAttention 2.1 and later the last ones. The grid's offset makes that choice,
-    so this rule has no setting.
+    If the numbers of queries and keys differ, libraries disagree on the position of the first query. PyTorch, JAX and
+    ONNX align the first query with the first key. FlashAttention 2.1 and later align the last query with the last key.
+    The grid's offset makes that choice, so this rule has no setting.
 
     Source: Vaswani et al. 2017, "Attention Is All You Need", section 3.2.3.
     """

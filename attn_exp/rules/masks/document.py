@@ -17,7 +17,7 @@ from attn_exp.rules.masks.mask import Mask, Span
 
 @dataclass(frozen=True)
 class Document(Mask):
-    """A query at position `i` sees key `j` iff `ids[i] == ids[j]`; `ids` holds the document number of each key.
+    """A query at position `i` sees key `j` iff `ids[i] == ids[j]`, where `ids` has the document number of each key.
 
     Source: Raffel et al. 2020, "Exploring the Limits of Transfer Learning", section 2.4 (packing); the mask as in
     Krell et al. 2021, "Efficient Sequence Packing without Cross-contamination".
@@ -40,6 +40,7 @@ class Document(Mask):
     def span(self, batch: int, first: int, last: int, keys: int) -> Span:
         ids = np.array(self.ids)
         seen = np.flatnonzero(np.isin(ids, ids[max(first, 0) : max(last + 1, 0)]))
+        # queries of different documents have no key in common
         return Span(int(seen[0]), int(seen[-1]) + 1, 0, 0) if len(seen) else Span(0, 0, 0, 0)
 
 

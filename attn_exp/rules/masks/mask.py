@@ -15,10 +15,12 @@ from attn_exp.rules.grid import Grid, Rule
 
 
 class Span(NamedTuple):
-    """The keys that a run of consecutive queries may see: no query sees keys outside `some`, every query sees `every`.
+    """Bounds on the keys that a run of consecutive queries may see, as two half-open ranges of key indices.
 
-    Both are half-open ranges of key indices. Blockwise forms skip keys outside `some` and need no mask inside `every`;
-    a rule without bounds returns `Span(0, keys, 0, 0)`.
+    - `some_start`, `some_stop`: no query sees a key outside this range. Blockwise forms skip such keys.
+    - `every_start`, `every_stop`: every query sees all keys in this range. Blockwise forms need no mask for them.
+
+    A mask that knows no bounds returns `Span(0, keys, 0, 0)`.
     """
 
     some_start: int
@@ -31,11 +33,11 @@ class Mask(Rule):
     """A rule that determines which keys each query may attend to. `AllOf` and `AnyOf` join several masks."""
 
     def allows(self, grid: Grid) -> Array | bool:
-        """Return booleans that broadcast to the grid; True = may attend."""
+        """Return which keys the queries of the grid may see, as booleans that broadcast to the grid."""
         raise NotImplementedError
 
     def span(self, batch: int, first: int, last: int, keys: int) -> Span:
-        """Return bounds on the keys seen by the queries of one example at positions `first` to `last`, inclusive."""
+        """Return bounds on the keys that queries of one example see, if their positions are `first` to `last`."""
         return Span(0, self.unpadded(keys), 0, 0)
 
     def unpadded(self, keys: int) -> int:
@@ -43,11 +45,11 @@ class Mask(Rule):
         return keys
 
     def inverted(self) -> Mask:
-        """Return the mask with the user's booleans read as True = hidden; masks without booleans do not change."""
+        """Return the mask for users whose True means hidden; a mask without booleans returns itself."""
         return self
 
     def with_tokens(self, tokens: Sequence[str]) -> Mask:
-        """Return the mask for keys with these names; most masks ignore the names and return themselves."""
+        """Return the mask for keys with these names; a mask that does not use names returns itself."""
         return self
 
 
@@ -101,7 +103,7 @@ class Holes(Mask):
 
 
 def intersect_spans(spans: Sequence[Span]) -> Span:
-    """Return bounds on the keys that all of several masks allow."""
+    """Return bounds on the keys that all of several masks allow, given the bounds of each mask."""
     some_start, some_stop, every_start, every_stop = zip(*spans, strict=True)
     return make_span((max(some_start), min(some_stop)), (max(every_start), min(every_stop)))
 

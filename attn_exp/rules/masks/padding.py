@@ -20,11 +20,11 @@ from attn_exp.rules.masks.mask import Holes, Mask, Span
 class Padding(Mask):
     """Every query of sequence `b` sees key `j` iff `j < lengths[b]`; a single number applies to every sequence.
 
-    Instead of `lengths`, `tokens` may name the padding tokens, such as [PAD], or `keys` may give one boolean per key
-    (false = padding); padding may then also be before or inside the sequence.
+    Instead of `lengths`, `tokens` may name the padding tokens, such as [PAD], or `keys` may have one boolean per key
+    (false = padding). Padding may then also be before or inside the sequence.
 
-    Source: ONNX operator `Attention`, input `nonpad_kv_seqlen`; PyTorch's `key_padding_mask` is the same with the
-    opposite polarity (True = padding).
+    Source: ONNX operator `Attention`, input `nonpad_kv_seqlen`; PyTorch's `key_padding_mask` has the opposite polarity
+    (True = padding).
     """
 
     lengths: Annotated[Sequence[int] | int, one_or_several(at_least(0), "whole numbers of at least 0")]

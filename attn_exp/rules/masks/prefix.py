@@ -16,8 +16,8 @@ from attn_exp.rules.masks.mask import Mask, Span
 class Prefix(Mask):
     """Every query sees key `j` iff `j < length`.
 
-    Joined to the causal mask with `or`, it gives a prefix language model: attention is bidirectional within the prompt
-    and causal after it.
+    Together with the causal mask, joined by `or`, it makes a prefix language model: attention is bidirectional within
+    the prompt, and causal after it.
 
     Source: Raffel et al. 2020, "Exploring the Limits of Transfer Learning", section 3.2.1.
     """

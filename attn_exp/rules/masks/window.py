@@ -16,11 +16,11 @@ Side = Annotated[int, at_least(-1, "a whole number of keys, or -1 for an open si
 
 @dataclass(frozen=True)
 class Window(Mask):
-    """Query `i` sees key `j` iff `i - left <= j <= i + right`, as positions; -1 leaves a side open.
+    """A query at position `i` sees key `j` iff `i - left <= j <= i + right`; -1 leaves a side open.
 
-    Mistral's window of `w` tokens, as in figure 1 of its paper, includes the query itself: `left = w - 1, right = 0`
-    (section 2 says `i - w` to `i`, which is one more). Keras counts like the figure, on both sides; FlashAttention,
-    ONNX and JAX count `left` and `right` as here.
+    FlashAttention, ONNX and JAX count `left` and `right` as here. Mistral's window of `w` tokens, as in figure 1 of its
+    paper, includes the query itself: `left = w - 1, right = 0`. Section 2 of the paper says `i - w` to `i`, which is
+    one token more. Keras counts like the figure, on both sides.
 
     Source: Beltagy et al. 2020, "Longformer: The Long-Document Transformer", section 3.1.
 

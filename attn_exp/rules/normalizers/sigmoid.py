@@ -12,7 +12,7 @@ from attn_exp.rules.normalizers.normalizer import Normalizer, Vector
 
 
 def sigmoid(masked: Array, extra: Array | None = None) -> Array:
-    """Return `1 / (1 + exp(-l_j))` of each logit; a row sums to anything from 0 to its number of keys.
+    """Return `1 / (1 + exp(-l_j))` of each logit; the sum of a row lies between 0 and its number of keys.
 
     The paper adds a bias of `-ln s` to every logit; here that is a separate rule, `score=added`. Keys do not compete,
     so an extra logit has no effect.
@@ -30,7 +30,7 @@ def twin(logits: Vector, extras: Vector = ()) -> list[float]:
 
 
 def slope(weights: Array, change: Array) -> Array:
-    """Return `w_j (1 - w_j) c_j`."""
+    """Return the change of the weights, `w_j (1 - w_j) c_j`, if the logits change by `c_j`."""
     return np.asarray(weights * (1 - weights) * change)
 
 

@@ -14,8 +14,8 @@ from attn_exp.rules.normalizers.normalizer import Normalizer, Vector
 def softmax(masked: Array, extra: Array | None = None) -> Array:
     """Return `exp(l_j) / sum_j exp(l_j)` along the last axis.
 
-    The largest logit of each row is subtracted first, so that no exponential overflows. `extra` `[h 1 n]` are n more
-    logits per head that count in the sum but get no weight. A row of -inf gives zeros.
+    The largest logit of each row is subtracted first, so that no exponential overflows. `extra` `[h 1 n]` has n more
+    logits per head, which count in the sum, but get no weight. A row of -inf gives zeros.
     """
     largest = masked.max(axis=-1, keepdims=True, initial=-np.inf)
     if extra is not None:
@@ -39,7 +39,7 @@ def twin(logits: Vector, extras: Vector = ()) -> list[float]:
 
 
 def slope(weights: Array, change: Array) -> Array:
-    """Return `w_j (c_j - sum_k w_k c_k)`."""
+    """Return the change of the weights, `w_j (c_j - sum_k w_k c_k)`, if the logits change by `c_j`."""
     return np.asarray(weights * (change - (weights * change).sum(axis=-1, keepdims=True)))
 
 

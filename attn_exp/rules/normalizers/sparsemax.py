@@ -14,7 +14,7 @@ from attn_exp.rules.normalizers.normalizer import Normalizer, Vector
 def sparsemax(masked: Array, extra: Array | None = None) -> Array:
     """Return the Euclidean projection of the row onto the simplex: `max(0, l_j - tau)`, where tau makes it sum to 1.
 
-    Logits far below the largest get exactly 0. `extra` `[h 1 n]` counts like n more keys, whose weights are dropped.
+    Logits far below the largest get exactly 0. `extra` `[h 1 n]` counts as n more keys; their weights are left out.
 
     Source: Martins and Astudillo 2016, "From Softmax to Sparsemax", algorithm 1.
     """
@@ -35,7 +35,7 @@ def sparsemax(masked: Array, extra: Array | None = None) -> Array:
 
 
 def twin(logits: Vector, extras: Vector = ()) -> list[float]:
-    """Return `max(0, l_j - tau)`; tau makes it sum to 1, and is found by repeatedly dropping logits below it."""
+    """Return `max(0, l_j - tau)`, where tau makes it sum to 1; tau is found by repeatedly dropping logits below it."""
     support = [logit for logit in (*logits, *extras) if logit > -math.inf]
     while support:
         tau = (math.fsum(support) - 1) / len(support)

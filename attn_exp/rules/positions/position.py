@@ -18,10 +18,13 @@ def unchanged(numbers: Vector, position: int) -> list[float]:
 
 @dataclass(frozen=True)
 class Twin:
-    """An independent implementation for one vector of floats at one position, in pure `math`.
+    """An independent implementation for one vector at one position, with floats and `math` only.
 
-    `embed` changes a row of x, `turn` one head of a query, `turn_key` one head of a key; each is
-    `(numbers, position) -> numbers`.
+    Each function takes the numbers of a vector and its position, and returns the changed numbers.
+
+    - `embed`: changes a row of x.
+    - `turn`: changes one head of a query.
+    - `turn_key`: changes one head of a key.
     """
 
     embed: Callable[[Vector, int], list[float]] = unchanged
@@ -30,10 +33,10 @@ class Twin:
 
 
 class Position(Validated):
-    """Encodes token positions; methods that a rule does not override return their input.
+    """A rule that encodes token positions; methods that a rule does not override return their input.
 
-    `changes_x`: the rule changes x. `relative`: the dot product of an encoded query and an encoded key depends only on
-    their distance.
+    - `changes_x`: whether the rule changes x.
+    - `relative`: whether the dot product of an encoded query and an encoded key depends only on their distance.
     """
 
     changes_x: ClassVar[bool] = False
@@ -44,7 +47,7 @@ class Position(Validated):
         return x
 
     def turn(self, heads: Array, positions: Array) -> Array:
-        """Encode `positions` `[t]` in queries `[... t d]`; in keys too, unless `turn_key` is overridden."""
+        """Encode `positions` `[t]` in queries `[... t d]`; by default, `turn_key` does the same with keys."""
         return heads
 
     def turn_key(self, heads: Array, positions: Array) -> Array:

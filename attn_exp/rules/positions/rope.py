@@ -18,11 +18,12 @@ from attn_exp.rules.positions.position import Position, Twin, Vector
 class Rope(Position):
     """Rotates feature pair i of a head by `position / stretch / base^(2i / d)`.
 
-    The dot product of a rotated query and a rotated key depends only on their distance. `interleaved` pairs feature
-    `2i` with `2i+1`, as in the paper and Llama's own code; otherwise feature i is paired with `i + d/2`, as in GPT-NeoX
-    and Hugging Face. Weights trained with one pairing are useless with the other. Only the first `size` features of a
-    head are rotated; `stretch` divides positions (Chen et al. 2023, "Extending Context Window via Positional
-    Interpolation").
+    The dot product of a rotated query and a rotated key depends only on their distance.
+
+    - `interleaved` pairs feature `2i` with `2i+1`, as in the paper and Llama's own code. Otherwise, feature i is paired
+      with `i + d/2`, as in GPT-NeoX and Hugging Face. Weights trained with one pairing are useless with the other.
+    - `size`: only the first `size` features of a head are rotated.
+    - `stretch` divides positions (Chen et al. 2023, "Extending Context Window via Positional Interpolation").
 
     Source: Su et al. 2021, "RoFormer: Enhanced Transformer with Rotary Position Embedding", section 3.2.
     """
@@ -44,7 +45,7 @@ class Rope(Position):
     def turn(self, heads: Array, positions: Array) -> Array:
         size = self.size or heads.shape[-1]
         angles = self.angles(positions, size)
-        return rotated(heads, np.cos(angles), np.sin(angles), self.interleaved)
+        return rotate_pairs(heads, np.cos(angles), np.sin(angles), self.interleaved)
 
     def angles(self, positions: Array, size: int) -> Array:
         """Return the angle of each pair at each position, `[t pairs]`."""
@@ -68,7 +69,7 @@ class Rope(Position):
         return position / self.stretch * math.pow(self.base, -2 * pair / size)
 
 
-def rotated(heads: Array, cosines: Array, sines: Array, interleaved: bool = False) -> Array:
+def rotate_pairs(heads: Array, cosines: Array, sines: Array, interleaved: bool = False) -> Array:
     """Rotate each pair `(a, b)` to `(a cos - b sin, a sin + b cos)`; features past `2 * pairs` are unchanged.
 
     `heads` `[... t d]`; `cosines`, `sines` `[... t pairs]`. Every step is rounded to the type of `heads`.
@@ -116,7 +117,7 @@ def rotary_embedding(
             f"expected {size // 2} for {size} features"
         )
     cosines, sines = (cache if position_ids is None else cache[position_ids] for cache in (cos_cache, sin_cache))
-    rotated_heads = rotated(heads, cosines[:, None], sines[:, None], interleaved)
+    rotated_heads = rotate_pairs(heads, cosines[:, None], sines[:, None], interleaved)
     return rotated_heads.swapaxes(1, 2).reshape(x.shape) if x.ndim == 3 else rotated_heads
 
 

@@ -1,4 +1,4 @@
-"""Rotary positions with the scaling of Llama 3: slowly rotating pairs are slowed down, fast ones are unchanged."""
+"""Rotary positions with the scaling of Llama 3: it slows down pairs that rotate slowly, and no other pairs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class RopeLlama3(Rope):
     """Rotates feature pair i by `position * speed * (share + (1 - share) / stretch)`, with `speed = 1 / base^(2i / d)`.
 
     A pair makes `context * speed / (2 pi)` turns over the original training context. `share` is 1 for `high` turns or
-    more, 0 for `low` turns or fewer, and linear in between. Everything else is as in `rope`.
+    more, 0 for `low` turns or fewer, and linear in between. Everything else is as in `position=rope`.
 
     Source: The Llama 3 Herd of Models, section 3.4.3 on long contexts, with the constants of Meta's own code for 3.1.
     """

@@ -20,7 +20,7 @@ from attn_exp.rules.scores.score import Score
 class Additive(Score):
     """`score_ij = v . tanh(q_i + k_j)` instead of `q_i . k_j`; W_q and W_k are the projections.
 
-    `vector` is v `[d]`, or `[h d]` with one v per head; by default it is drawn from N(0, 1) / sqrt(d), with the stream
+    `vector` is v `[d]`, or one v per head, `[h d]`. By default, it is drawn from N(0, 1) / sqrt(d), with the stream
     `additive` of `seed`. The authors do not scale the scores: use `scale=false` to reproduce their results.
 
     Source: Bahdanau, Cho, Bengio 2015, "Neural Machine Translation by Jointly Learning to Align and Translate",

@@ -15,10 +15,10 @@ from attn_exp.rules.scores.score import Score
 
 @dataclass(frozen=True)
 class Alibi(Score):
-    """`logit_ij -= slope_h |i - j|`, as positions; with `signed`, `logit_ij += slope_h (j - i)`.
+    """`logit_ij -= slope_h |i - j|` for a query at position i and key j; with `signed`, `logit_ij += slope_h (j - i)`.
 
-    Under the causal mask the two are equal. Without it libraries differ: the authors' encoder uses the distance. Others
-    keep the sign (`signed=true`), which favours later keys, but in their models the mask hides these.
+    Under the causal mask, the two are equal. Without it, libraries differ. The authors' encoder uses the distance.
+    Others keep the sign (`signed=true`). This favours later keys, but in their models the mask hides them.
 
     Source: Press, Smith, Lewis 2022, "Train Short, Test Long: Attention with Linear Biases", section 3.
     """
@@ -37,8 +37,8 @@ class Alibi(Score):
 def slopes(heads: int) -> list[float]:
     """Return one slope per head: `2^(-8 i / heads)` for i from 1 if `heads` is a power of two.
 
-    For any other count, the slopes of the power of two below it are followed by every second slope of twice that power.
-    Many libraries use the closed formula for every count, and so differ from the authors.
+    For any other number, take the slopes of the power of two below it, and then every second slope of twice that power.
+    Many libraries use the formula above for every number, and so differ from the authors.
 
     Source: the authors' `fairseq/models/transformer.py`, `get_slopes`.
     """

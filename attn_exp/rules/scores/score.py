@@ -10,15 +10,15 @@ from attn_exp.rules.grid import Grid, Rule
 
 
 class Score(Rule):
-    """A rule that changes logits. The order is `bend`, then `bias`, then masks.
+    """A rule that changes logits: first by `bend`, then by `bias`; masks come last.
 
-    A rule with `pairs` computes the scores themselves, replacing the products of queries and keys.
+    A rule with `pairs` computes the scores itself, in place of the products of queries and keys.
     """
 
     pairs: ClassVar[bool] = False
 
     def pair(self, q: Array, k: Array, head: Array | int) -> Array:
-        """Return the scores `[... t s]` of queries `[... t d]` and keys `[... s d]`; called if `pairs`."""
+        """Return the scores `[... t s]` of queries `[... t d]` and keys `[... s d]`; needed if `pairs` is set."""
         raise NotImplementedError
 
     def pair_twin(self, query: Sequence[float], key: Sequence[float], head: int) -> float:
@@ -42,5 +42,5 @@ class Score(Rule):
         return None
 
     def extra(self, head: Array | int) -> Any:
-        """Return an extra logit per head that the normalizer counts but that has no value vector, or None."""
+        """Return an extra logit per head, or None; the normalizer counts it, but it has no key and no value."""
         return None

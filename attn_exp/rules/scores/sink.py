@@ -1,4 +1,4 @@
-"""The attention sink: an extra logit without a key, which absorbs weight that no key should get."""
+"""The attention sink: an extra logit without a key. It takes weight that no key should get."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from attn_exp.rules.scores.score import Score
 
 @dataclass(frozen=True)
 class Sink(Score):
-    """An extra logit per head enters the normalizer but has no value vector, so a row's weights sum to less than 1.
+    """Adds an extra logit per head to the normalizer; it has no value vector, so a row's weights sum to less than 1.
 
     `logit` is one number, or one per head. With 0 this is "softmax plus one", `exp(l_j) / (1 + sum exp(l))`.
 

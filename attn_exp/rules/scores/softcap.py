@@ -16,7 +16,7 @@ from attn_exp.rules.scores.score import Score
 class Softcap(Score):
     """`logit = cap tanh(logit / cap)`, after the scale and before biases and masks.
 
-    ONNX up to 1.21 applied the cap after masking, which turns -inf into -cap and leaks weight to masked keys.
+    ONNX up to 1.21 applied the cap after masking. This turns -inf into -cap, so masked keys get weight.
 
     Source: Gemma Team 2024, "Gemma 2", section 2, "Logit soft-capping".
     """

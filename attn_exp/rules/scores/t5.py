@@ -17,9 +17,9 @@ from attn_exp.rules.scores.score import Score
 
 @dataclass(frozen=True, eq=False)
 class T5(Score):
-    """`logit_ij += table[bucket(j - i), h]`, as positions.
+    """`logit_ij += table[bucket(j - i), h]` for a query at position i and key j.
 
-    `table` `[buckets h]` holds the learned numbers; by default they are drawn from N(0, 1), with the stream `t5` of
+    `table` `[buckets h]` holds the learned numbers. By default, they are drawn from N(0, 1), with the stream `t5` of
     `seed`. T5 itself does not scale its logits: set `scale: false` to reproduce it.
 
     Source: Raffel et al. 2020, "Exploring the Limits of Transfer Learning", section 2.1, and the authors'
@@ -68,7 +68,7 @@ def bucket(relative_position: Array, buckets: int = 32, max_distance: int = 128,
     distance = np.abs(relative_position) if bidirectional else np.maximum(-relative_position, 0)
     exact = buckets // 2
     share = np.log(np.maximum(distance, exact) / exact) / math.log(max_distance / exact)
-    # A power of two lies on the boundary of two buckets, where rounding must not decide.
+    # a power of two lies on the boundary of two buckets; 1e-9 keeps rounding errors from choosing the wrong one
     far = exact + np.floor(share * (buckets - exact) + 1e-9).astype(np.int64)
     return np.asarray(offset + np.where(distance < exact, distance, np.minimum(far, buckets - 1)))
 
