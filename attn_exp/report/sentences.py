@@ -19,7 +19,7 @@ from attn_exp.config.schema import Variant
 from attn_exp.config.spelling import spelled
 from attn_exp.errors import count_of
 from attn_exp.experiment.checks.check import Finding
-from attn_exp.experiment.ladder import TOO_LARGE, list_differing, settings_of
+from attn_exp.experiment.ladder import TOO_LARGE, collect_settings, list_differing
 from attn_exp.experiment.measuring import DIFFERENT, SAME_FUNCTION
 from attn_exp.experiment.metrics.errors import largest_error
 from attn_exp.experiment.row import COLUMNS, Agreement, Comparison, Row, Step, find_settled
@@ -152,7 +152,7 @@ def explain_shared_letter(comparison: Comparison, variant: str, leader: str) -> 
     # first variant with its letter, its leader. The sentence is empty if there are neither.
     config = comparison.config
     chosen, first = (
-        settings_of(find_settled(comparison, name), config, comparison.problem) for name in (variant, leader)
+        collect_settings(find_settled(comparison, name), config, comparison.problem) for name in (variant, leader)
     )
     without_effect = [key for key in list_differing(first, chosen) if key != "form"]
     explained = (*without_effect, *pinned_settings(config.variant[leader]))
