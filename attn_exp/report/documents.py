@@ -95,7 +95,7 @@ def table_rows(table: walk.Table, step: walk.Step) -> Markup:
     shares = Colours(step.largest or 1.0, step.power).shares(np.abs(table.matrix))
     html_rows = list[str]()
     for row, (name, values) in enumerate(zip(table.rows, table.matrix.tolist(), strict=True)):
-        key_links = (f' data-k="{place}"' if by_key else "" for place in range(len(values)))
+        key_links = (f' data-k="{key}"' if by_key else "" for key in range(len(values)))
         cells = "".join(map(html_cell, values, shares[row].tolist(), repeat(step), key_links, is_masked[row].tolist()))
         token_link = f' data-{token_axis}="{row}"' if token_axis else ""
         html_rows.append(f'<tr{token_link}><th scope="row">{escape(printable(name))}</th>{cells}</tr>')

@@ -372,7 +372,7 @@ def icon_paths(box: Box) -> Iterator[Path]:
     yield Path(cells, blend_with_white(colour, 0.55), PAPER, 1)
     if 1 < box.parts <= 16 and across >= box.parts:
         part = across // box.parts
-        odd_parts = (f"M{x + place * part} {y}l{part} 0l0 {down}l{-part} 0z" for place in range(1, box.parts, 2))
+        odd_parts = (f"M{x + index * part} {y}l{part} 0l0 {down}l{-part} 0z" for index in range(1, box.parts, 2))
         yield Path("".join(odd_parts), colour, opacity=0.6)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from attn_exp.arrays import Shape
 from attn_exp.experiment.row import column_title, is_deep
-from attn_exp.report.sweep_plots import Numbers, Plotted, is_number, labels, number, spaced_by_factors
+from attn_exp.report.sweep_plots import Numbers, Plotted, is_number, list_labels, parse_number, spaced_by_factors
 
 MOST_CELLS = 3000
 """With more cells than this, a page has no explorer, since it would be slow; plots and tables show the same numbers."""
@@ -44,8 +44,8 @@ def explored(plotted: Plotted, metrics: Iterable[str], first: str) -> dict[str, 
 
 def axis_data(plotted: Plotted, axis: int) -> dict[str, Any]:
     is_setting = axis < len(plotted.axes)
-    names = labels(plotted, axis) if is_setting else list(dict.fromkeys(key[-1] for key in plotted.cells))
-    values = list(map(number, names)) if is_setting and all(map(is_number, names)) else None
+    names = list_labels(plotted, axis) if is_setting else list(dict.fromkeys(key[-1] for key in plotted.cells))
+    values = list(map(parse_number, names)) if is_setting and all(map(is_number, names)) else None
     if values is not None:
         names = [label for _, label in sorted(zip(values, names, strict=True))]  # by number, not by appearance
         values = sorted(values)

@@ -159,17 +159,17 @@ class Plotted(NamedTuple):
         return [axis for axis in range(len(self.axes)) if len({key[axis] for key in self.cells}) > 1]
 
 
-def labels(plotted: Plotted, axis: int) -> list[str]:
+def list_labels(plotted: Plotted, axis: int) -> list[str]:
     """Return the labels of an axis in order of appearance; if one of them means no limit, sorted by number."""
     names = list(dict.fromkeys(key[axis] for key in plotted.cells))
     return in_order(names) if ALL in names else names
 
 
 def is_number(label: str) -> bool:
-    return not math.isnan(number(label))
+    return not math.isnan(parse_number(label))
 
 
-def number(label: str) -> float:
+def parse_number(label: str) -> float:
     """Return the number that a label stands for, the middle of a range (`"1..3" -> 2`), and NaN for a word."""
     low, _, high = label.partition("..")
     try:
@@ -181,7 +181,7 @@ def number(label: str) -> float:
 def in_order(names: Sequence[str]) -> list[str]:
     """Return labels sorted by number, with `ALL` last; if any label is another word, in the order given."""
     numbered = all(is_number(name) or name == ALL for name in names)
-    return sorted(names, key=lambda name: math.inf if name == ALL else number(name)) if numbered else list(names)
+    return sorted(names, key=lambda name: math.inf if name == ALL else parse_number(name)) if numbered else list(names)
 
 
 def spaced_by_factors(values: Sequence[float]) -> bool:
@@ -227,7 +227,7 @@ def draw(plotted: Plotted) -> dict[str, Chart]:
     names = [name for name, data in (("heads", plotted.heads), ("effects", plotted.changes)) if data]
     for name in dict.fromkeys((choose_plot(plotted), *plotted.further)):
         least, most, _ = NEEDS[name]
-        if name not in names and least <= len(varying) <= most and (name != "against" or numeric_axes(plotted)):
+        if name not in names and least <= len(varying) <= most and (name != "against" or list_numeric_axes(plotted)):
             names.append(name)
     return {
         name: fit_to_size(partial(PLOTS[name], plotted), plotted.size)
@@ -251,7 +251,7 @@ def draw_along(plotted: Plotted, metric: str, axes: Sequence[int]) -> Chart:
         return key[-1] if axis == len(plotted.axes) else f"{plotted.axes[axis]}={key[axis]}"
 
     strokes, y = draw_lines(plotted, metric, x_axis, label_line), Axis(0, 0, name=column_title(metric))
-    panels = [("", strokes, axis_along(plotted, x_axis), y)]
+    panels = [("", strokes, make_axis(plotted, x_axis), y)]
     return fit_to_size(lambda width, height: arrange_panels(panels, 1, 2.2, width, height), plotted.size)
 
 
@@ -276,22 +276,22 @@ def choose_plot(plotted: Plotted) -> str:
     varying = plotted.varying
     if not varying:
         return "spread"
-    numeric = numeric_axes(plotted)
+    numeric = list_numeric_axes(plotted)
     if len(varying) == 1:
         return "against" if numeric else "choices"
-    panel_count = math.prod(len(labels(plotted, axis)) for axis in axes_by_role(plotted)[1:])
+    panel_count = math.prod(len(list_labels(plotted, axis)) for axis in order_axes(plotted)[1:])
     if numeric and panel_count <= PANELS and (len(varying) == 3 or len(numeric) == 1):
         return "against"
     return "heat" if len(varying) == 2 else "parallel"
 
 
-def numeric_axes(plotted: Plotted) -> list[int]:
-    return [axis for axis in plotted.varying if all(map(is_number, labels(plotted, axis)))]
+def list_numeric_axes(plotted: Plotted) -> list[int]:
+    return [axis for axis in plotted.varying if all(map(is_number, list_labels(plotted, axis)))]
 
 
-def axes_by_role(plotted: Plotted) -> list[int]:
+def order_axes(plotted: Plotted) -> list[int]:
     """Return the varying axes: first the longest numeric one, which is drawn along x, then those of the panels."""
-    x_axis = max(numeric_axes(plotted), key=lambda axis: len(labels(plotted, axis)), default=-1)
+    x_axis = max(list_numeric_axes(plotted), key=lambda axis: len(list_labels(plotted, axis)), default=-1)
     return sorted(plotted.varying, key=lambda axis: axis != x_axis)
 
 
@@ -301,8 +301,8 @@ def draw_against(plotted: Plotted, width: float, height: float | None) -> Chart:
     If no other setting varies, each metric has a panel. Otherwise only the first metric is drawn, with a panel for each
     combination of the other settings.
     """
-    x_axis, *panel_axes = axes_by_role(plotted)
-    combinations = list(itertools.product(*(labels(plotted, axis) for axis in panel_axes)))
+    x_axis, *panel_axes = order_axes(plotted)
+    combinations = list(itertools.product(*(list_labels(plotted, axis) for axis in panel_axes)))
     variants, panels = plotted.variants[:LINES], list[Panel]()
     for metric, combination in itertools.product(plotted.metrics[:1] if panel_axes else plotted.metrics, combinations):
         shown_values = dict(zip(panel_axes, combination, strict=True))
@@ -314,16 +314,16 @@ def draw_against(plotted: Plotted, width: float, height: float | None) -> Chart:
         title = ", ".join(f"{plotted.axes[axis]}={label}" for axis, label in shown_values.items())
         name = column_title(metric) if not (panel_axes and panels) else ""
         strokes = draw_lines(plotted, metric, x_axis, label_line)
-        panels.append((title, strokes, axis_along(plotted, x_axis), Axis(0, 0, name=name)))
+        panels.append((title, strokes, make_axis(plotted, x_axis), Axis(0, 0, name=name)))
     if panel_axes:  # all panels share one scale
-        low, high = range_of([stroke.y for _, strokes, *_ in panels for stroke in strokes])
+        low, high = find_range([stroke.y for _, strokes, *_ in panels for stroke in strokes])
         panels = [(title, strokes, x, y._replace(low=low, high=high)) for title, strokes, x, y in panels]
     return arrange_panels(panels, 2 if len(panels) < 5 else 3, 1.3, width, height)
 
 
 def draw_lines(plotted: Plotted, metric: str, x_axis: int, label_line: Callable[[Key], str | None]) -> list[Stroke]:
     """Return the lines of one panel; `label_line` returns the line to which a cell belongs, None if to no line."""
-    positions = positions_along(plotted, x_axis)
+    positions = map_positions(plotted, x_axis)
     groups: dict[str, dict[float, list[Numbers]]] = {}
     for key, cell in plotted.cells.items():
         label = label_line(key)
@@ -338,18 +338,18 @@ def draw_lines(plotted: Plotted, metric: str, x_axis: int, label_line: Callable[
     return strokes
 
 
-def positions_along(plotted: Plotted, axis: int) -> dict[str, float]:
-    names = labels(plotted, axis)
+def map_positions(plotted: Plotted, axis: int) -> dict[str, float]:
+    names = list_labels(plotted, axis)
     numeric = all(map(is_number, names))
-    return {name: number(name) if numeric else index for index, name in enumerate(names)}
+    return {name: parse_number(name) if numeric else index for index, name in enumerate(names)}
 
 
-def axis_along(plotted: Plotted, axis: int) -> Axis:
-    positions, name = positions_along(plotted, axis), plotted.axes[axis]
+def make_axis(plotted: Plotted, axis: int) -> Axis:
+    positions, name = map_positions(plotted, axis), plotted.axes[axis]
     values = sorted(positions.values())
     if not all(map(is_number, positions)):
         return Axis(-0.4, len(values) - 0.6, Ticks(tuple(values), tuple(map(short, positions))), name)
-    log, (low, high) = spaced_by_factors(values), range_of([np.array(values)])
+    log, (low, high) = spaced_by_factors(values), find_range([np.array(values)])
     if log:
         margin = (values[-1] / values[0]) ** 0.04
         low, high = values[0] / margin, values[-1] * margin
@@ -390,7 +390,7 @@ def draw_intervals(
 def draw_choices(plotted: Plotted, width: float, height: float | None) -> Chart:
     """Return a chart of each metric for each value of a non-numeric setting, with one mark per variant."""
     (axis,) = plotted.varying
-    names, variants, panels = labels(plotted, axis), plotted.variants[:LINES], list[Panel]()
+    names, variants, panels = list_labels(plotted, axis), plotted.variants[:LINES], list[Panel]()
     for metric in plotted.metrics:
         strokes = list[Stroke]()
         for index, variant in enumerate(variants):
@@ -402,11 +402,11 @@ def draw_choices(plotted: Plotted, width: float, height: float | None) -> Chart:
             ]
             if points:
                 strokes += draw_intervals(points, COLOURS[index % len(COLOURS)], MARKERS[index % len(MARKERS)], variant)
-        panels.append(("", strokes, Axis(0, 0, name=column_title(metric)), axis_of_names(names)))
+        panels.append(("", strokes, Axis(0, 0, name=column_title(metric)), make_name_axis(names)))
     return arrange_panels(panels, 2, max(1.3, 0.16 * len(names)), width, height)
 
 
-def axis_of_names(names: Sequence[str]) -> Axis:
+def make_name_axis(names: Sequence[str]) -> Axis:
     """Return an axis with the first name on top."""
     return Axis(len(names) - 0.5, -0.5, Ticks(tuple(range(len(names))), tuple(short(name, 40) for name in names)))
 
@@ -428,7 +428,7 @@ def draw_spread(plotted: Plotted, width: float, height: float | None) -> Chart:
                 quartiles.append((rows[key[-1]], numbers.mean, *ends))
         thick = draw_intervals(quartiles, COLOURS[0], "o")[0]._replace(width=4)
         strokes = [draw_intervals(ranges, GREY, "o")[0], thick, draw_intervals(ranges, "#000000", "o")[1]]
-        panels.append(("", strokes, Axis(0, 0, name=column_title(metric)), axis_of_names(list(rows))))
+        panels.append(("", strokes, Axis(0, 0, name=column_title(metric)), make_name_axis(list(rows))))
     return arrange_panels(panels, 2, max(0.7, 0.2 * len(rows)), width, height)
 
 
@@ -444,7 +444,7 @@ def draw_effects(plotted: Plotted, width: float, height: float | None) -> Chart:
                 if change.sure == is_significant
             ]
             strokes += draw_intervals(points, colour, "o", name) if points else ()
-        names = axis_of_names([change.label for change in changes])
+        names = make_name_axis([change.label for change in changes])
         panels.append(("", strokes, Axis(0, 0, name=f"change in the {column_title(metric)}"), names))
     return arrange_panels(panels, 1, 0.2 * max(map(len, plotted.changes.values())), width, height)
 
@@ -490,7 +490,7 @@ def arrange_panels(
     return Chart(width, legend_height + rows * (title_height + panel_height + BELOW), tuple(parts))
 
 
-def range_of(arrays: Sequence[Array]) -> tuple[float, float]:
+def find_range(arrays: Sequence[Array]) -> tuple[float, float]:
     low, high = (float(end(np.concatenate(arrays))) for end in (np.nanmin, np.nanmax))
     margin = 0.05 * (high - low) or 0.05 * abs(high) or 1.0
     return low - margin, high + margin
@@ -501,14 +501,14 @@ def complete_axis(axis: Axis, arrays: Sequence[Array], length: float) -> Axis:
 
     An axis from 0 to 0 gets the range of the numbers in `arrays`. An axis without ticks gets round numbers.
     """
-    low, high = range_of(arrays) if axis.low == axis.high else (axis.low, axis.high)
+    low, high = find_range(arrays) if axis.low == axis.high else (axis.low, axis.high)
     ticks = (power_ticks if axis.log else number_ticks)(low, high, length) if axis.ticks == NO_TICKS else axis.ticks
     return axis._replace(low=low, high=high, ticks=ticks)
 
 
 def draw_heat_maps(plotted: Plotted, width: float, height: float | None) -> Chart:
     (row_axis, column_axis), metric = plotted.varying, plotted.metrics[0]
-    rows, columns = (in_order(labels(plotted, axis)) for axis in (row_axis, column_axis))
+    rows, columns = (in_order(list_labels(plotted, axis)) for axis in (row_axis, column_axis))
     matrices = {variant: np.full((len(rows), len(columns)), np.nan) for variant in plotted.variants[:PANELS]}
     for key, cell in plotted.cells.items():
         if key[-1] in matrices and metric in cell:
@@ -541,8 +541,8 @@ def draw_parallel(plotted: Plotted, width: float, height: float | None) -> Chart
     There are at most `MOST_LINES` lines. The labels of an axis are spread evenly from 0, the bottom, to 1.
     """
     metric, axes = plotted.metrics[0], [*plotted.varying, len(plotted.axes)]
-    names = [short([*plotted.axes, "variant"][place]) for place in axes]
-    labels_by_axis = [in_order(labels(plotted, axis)) for axis in axes]
+    names = [short([*plotted.axes, "variant"][axis]) for axis in axes]
+    labels_by_axis = [in_order(list_labels(plotted, axis)) for axis in axes]
     heights = [
         dict(zip(axis_labels, np.linspace(0, 1, len(axis_labels)) if axis_labels[1:] else [0.5], strict=True))
         for axis_labels in labels_by_axis

@@ -22,8 +22,7 @@ from attn_exp.report.escapes import visible
 from attn_exp.report.stages import Explained, changing_stages, explain, explain_mistake, name_settings
 from attn_exp.report.views import Head, Panel, Views, heads_of, token_labels
 from attn_exp.rules import AbsentMask
-from attn_exp.rules.rules import MOST_ENTRIES
-from attn_exp.rules.rules import allowed_entries as allowed_places
+from attn_exp.rules.rules import MOST_ENTRIES, allowed_entries
 
 SIDE = 16
 """Maximum number of rows and columns in a table; the results file has all of them."""
@@ -284,7 +283,7 @@ def find_masked(settled: Settled, weights: Array) -> Array | None:
     if weights.size > MOST_ENTRIES or any(isinstance(mask, AbsentMask) for mask in masks):
         return np.asarray(weights == 0)
     heads, rows, keys = weights.shape
-    return np.asarray(~allowed_places(masks, rows, keys, int(offset), heads) & (weights == 0))
+    return np.asarray(~allowed_entries(masks, rows, keys, int(offset), heads) & (weights == 0))
 
 
 def iterate_heads(views: Views, panels: Iterable[Panel]) -> Iterator[Head]:

@@ -37,7 +37,7 @@ def page(paper: Paper, student: str, file: str, exam: bool = False) -> str:
         "exam": exam,
         "hides": bool(cross_values(paper)),
     }
-    data = settings if exam else settings | answer_data(paper)
+    data = settings if exam else settings | make_answer_data(paper)
     return render_page(
         "worksheet.html",
         sheet_values(paper, student) | {"exam": exam, "data": data},
@@ -81,7 +81,7 @@ def sheet_values(paper: Paper, student: str) -> dict[str, Any]:
         "student": "" if student == "key" else student,
         "digits": paper.digits,
         "transposed": paper.transposed,
-        "given": given(paper),
+        "given": list_given_arrays(paper),
         "boxes": [format_box(paper, blank) for blank in paper.blanks],
         "filled": False,
         "exam": False,
@@ -99,7 +99,7 @@ def grades(**shown: Any) -> str:
     return render_page("grades.html", shown, STYLES)
 
 
-def given(paper: Paper) -> list[dict[str, Any]]:
+def list_given_arrays(paper: Paper) -> list[dict[str, Any]]:
     """Return the arrays that a sheet gives: those that a box needs and that no other box asks for."""
     # `asked` has the stages of the boxes; the last letter of a name such as W_q is the stage that needs it
     asked, problem = {blank.stage for blank in paper.blanks}, paper.sheet.problem
@@ -184,7 +184,13 @@ def format_matrix(name: str, array: Array, rows: Sequence[str], paper: Paper) ->
 def format_box(paper: Paper, blank: Blank) -> dict[str, Any]:
     rows, columns = (blank.columns, blank.rows) if paper.transposed else (blank.rows, blank.columns)
     tables = [format_numbers(head, paper) for head in blank.right]
-    return {"stage": blank.stage, "formula": formula(paper, blank), "rows": rows, "columns": columns, "tables": tables}
+    return {
+        "stage": blank.stage,
+        "formula": format_formula(paper, blank),
+        "rows": rows,
+        "columns": columns,
+        "tables": tables,
+    }
 
 
 def format_numbers(array: Array, paper: Paper) -> list[list[str]]:
@@ -209,7 +215,7 @@ def format_mistake(paper: Paper, result: PredictedMistake) -> dict[str, Any]:
     return {"name": result.name, "says": result.says, "stage": result.stage, "tables": tables}
 
 
-def answer_data(paper: Paper) -> dict[str, Any]:
+def make_answer_data(paper: Paper) -> dict[str, Any]:
     """Return what a page needs to check answers: the right numbers of each stage, and how the next one is computed."""
     sheet = paper.sheet
     projections = sheet.problem.projections if sheet.settled.output_projection else {}
@@ -242,9 +248,9 @@ CHAIN = ("output", "context", "weights", "masked", "capped", "logits", "scores")
 """The stages after q, k and v, from the last to the first."""
 
 
-def formula(paper: Paper, blank: Blank) -> str:
+def format_formula(paper: Paper, blank: Blank) -> str:
     """Return the formula of a box, and the formulas of the stages between the previous box and this one."""
-    formula_by_stage, box_stages = formulas(paper), {other.stage for other in paper.blanks}
+    formula_by_stage, box_stages = make_formulas(paper), {other.stage for other in paper.blanks}
     clauses = [formula_by_stage[blank.stage]]
     if blank.stage == "masked" and cross_values(paper):
         clauses.append("written -inf or x")
@@ -265,7 +271,7 @@ def is_like_previous(paper: Paper, stage: str) -> bool:
     )
 
 
-def formulas(paper: Paper) -> dict[str, str]:
+def make_formulas(paper: Paper) -> dict[str, str]:
     """Return the formula of each stage, as a sheet prints it."""
     settled, projections, transposed = paper.sheet.settled, paper.sheet.problem.projections, paper.transposed
     # the stage to which something is added, and the stage that is normalized
@@ -284,7 +290,7 @@ def formulas(paper: Paper) -> dict[str, str]:
         "masked": f"masked = {before_added} + added{', −∞ where a token may not look' if cross_values(paper) else ''}",
         "weights": weights + (f", with an extra logit in the sum: {extra_logits}" if extra_logits else ""),
         "context": f"context = {'v weights' if transposed else 'weights v'}",
-        "output": output_formula(paper),
+        "output": format_output(paper),
     }
     for side in ("q", "k", "v"):
         source = "x" if side == "q" or paper.sheet.problem.memory is None else "memory"
@@ -296,7 +302,7 @@ def formulas(paper: Paper) -> dict[str, str]:
     }
 
 
-def output_formula(paper: Paper) -> str:
+def format_output(paper: Paper) -> str:
     settled, transposed = paper.sheet.settled, paper.transposed
     if is_context_the_output(paper):
         return f"output = {'v weights' if transposed else 'weights v'}"
@@ -386,10 +392,10 @@ def render_marked_sheet(paper: Paper, student: str, grade: Grade, numbers: Array
     boxes = [
         {
             "stage": blank.stage,
-            "formula": formula(paper, blank),
+            "formula": format_formula(paper, blank),
             "points": format_points(score_by_stage[blank.stage].points),
             "most": format_points(score_by_stage[blank.stage].most),
-            "tables": list(marked_tables(paper, blank, grade.expected, states, numbers.get(blank.stage))),
+            "tables": list(make_marked_tables(paper, blank, grade.expected, states, numbers.get(blank.stage))),
         }
         for blank in paper.blanks
     ]
@@ -413,7 +419,7 @@ def is_untouched(grade: Grade) -> bool:
     return all((states == EMPTY).all() for states in grade.cells.values())
 
 
-def marked_tables(
+def make_marked_tables(
     paper: Paper, blank: Blank, expected_by_stage: Arrays, states_by_stage: Arrays, answers: Array | None
 ) -> Iterator[dict[str, Any]]:
     """Yield the tables of a box, one per head; a wrong cell has a mark and the right number."""

@@ -93,7 +93,7 @@
   function draw() {
     const shown = [...new Set([chosen.x, chosen.colour, chosen.panel].filter((place) => place >= 0))];
     const groups = grouped(shown), hidden = names.filter((_, place) => !shown.includes(place) && data.axes[place].labels.length > 1);
-    note.textContent = hidden.length ? `Means over the seeds and over ${hidden.join(", ")}, without intervals; for fewer than five numbers, a bar shows their range.` : "Means over the seeds; bars are 95% intervals, or the range of fewer than five numbers.";
+    note.textContent = hidden.length ? `Means over the seeds and over ${hidden.join(", ")}, without intervals; bars show the range of fewer than five numbers.` : "Means over the seeds; bars are 95% intervals, or the range of fewer than five numbers.";
     charts.replaceChildren();
     let low = Math.min(...groups.map((group) => group.mean - group.half)), high = Math.max(...groups.map((group) => group.mean + group.half));
     if (!groups.length) return;
