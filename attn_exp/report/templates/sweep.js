@@ -29,7 +29,7 @@
     return written(digits);
   };
 
-  /** Return three to six round numbers that cover the range from the smallest to the largest number. */
+  /** Return three to six round numbers that cover the range from `low` to `high`. */
   const ROUND = [1, 2, 2.5, 5, 10];
   function roundTicks(low, high) {
     const rough = (high - low) / 4, power = 10 ** Math.floor(Math.log10(rough));
