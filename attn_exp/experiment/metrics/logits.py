@@ -1,4 +1,4 @@
-"""The size of logits, how weights sharpen as logits grow, and the derivatives of attention."""
+"""The size of logits, how weights sharpen as logits grow, and how much a change of logits changes the output."""
 
 from __future__ import annotations
 
