@@ -51,7 +51,10 @@ def compare(config: Config, bind: Bind | None = None) -> Comparison:
 
 
 def complete(comparison: Comparison, check_names: Sequence[str]) -> Comparison:
-    """Add distances between variants, the ladder steps that explain them, the findings of checks, and verdicts."""
+    """Return a comparison with everything that only a single run has.
+
+    This adds the distances between variants, the ladder steps that explain them, the findings of checks, and verdicts.
+    """
     config, variants = comparison.config, comparison.variants
     steps, rungs = ladder.build_ladders(comparison)
     return replace(
@@ -119,7 +122,9 @@ def compute_exact_answer(variant: Settled, problem: Problem) -> oracle.Answer:
 def prepare(
     config: Config, under_way: Pass | None = None, bind: Bind | None = None
 ) -> tuple[Config, Problem, tuple[Settled, ...]]:
-    """Return the settings, completed with those of the model, the problem, and the settled variants.
+    """Return the settings of the run, the problem, and the settled variants.
+
+    The settings are completed with those of the model, if there is one.
 
     Raises:
         UserError: as for `compare`.
@@ -205,8 +210,8 @@ class Rows(NamedTuple):
 def tabulate_seeds(config: Config, seeds: Sequence[int]) -> list[list[Rows]]:
     """Return the rows of each variant, in batches of seeds; `config` is the configuration of the first seed.
 
-    Every array gets a leading axis for the seeds, so that a column is measured for all seeds at once. If `can_stack`
-    allows it, a variant is also computed for all seeds at once, otherwise for one seed after the other.
+    Every array gets a leading axis for the seeds, so that a column is measured for all seeds at once. A variant is also
+    computed for all seeds at once if `can_stack` allows it, and for one seed after the other if not.
 
     Raises:
         CannotStackError: the points cannot be stacked; compute each of them separately.

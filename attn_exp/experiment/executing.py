@@ -118,7 +118,7 @@ def embed_positions(settled: Settled, problem: Problem) -> Problem:
 
 
 def first_position(settled: Settled, problem: Problem) -> int:
-    """Return the position of the first query: after the past, if there is one, else its offset among the keys.
+    """Return the position of the first query: the number of past tokens, or if there are none, its offset in the keys.
 
     This may differ from the offset of the masks: a library may ignore the past in its masks, but positions count it.
     """

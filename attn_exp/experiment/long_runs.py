@@ -24,7 +24,7 @@ FLOAT_BYTES, NAME_BYTES = 8, 150
 """The bytes of a float64, and of the name of a token in memory and on disk."""
 
 SMALL, GIB = 1 << 26, 1 << 30
-"""Needs below `SMALL` bytes always fit, so free memory is not queried; `GIB` is one GiB in bytes."""
+"""Up to `SMALL` bytes always fit, so the free memory is not queried. `GIB` is one GiB in bytes."""
 
 INPUTS, PROJECTIONS = 10, len(MATRICES) + 7
 """How many arrays a run holds at once: of the size of x (x, q, k, v, contexts, outputs and write buffers), and of the
@@ -74,7 +74,10 @@ def refuse_too_large_inputs(config: Config) -> None:
 
 
 def estimate_all(config: Config, size: tuple[int, int]) -> Iterator[Estimate]:
-    """Yield an estimate for x, the cross-attention memory, the projections and the matrices; `size` is that of x."""
+    """Yield an estimate each for x, for the cross-attention memory, for the projections, and for the matrices.
+
+    `size` is the number of rows and columns of x.
+    """
     (rows, width), memory = size, sources.memory_size(config, size)
     (keys, key_width), instead = memory or size, "choose fewer tokens"
     columns = max(widths(config.projections, width).values()) if config.projections.source != "none" else 0

@@ -82,9 +82,9 @@ def make_row(settled: Settled, config: Config, problem: Problem, trace: Trace, n
 def measure(
     variants: Sequence[Settled], traces: Mapping[str, Trace], expected: Mapping[str, oracle.Answer], against: str
 ) -> dict[str, Columns]:
-    """Return the measured columns of each variant by name, one value per problem; traces stack the problems, `[n ...]`.
+    """Return the measured columns of each variant by name, with one value per problem.
 
-    `against` is the variant of the baseline row.
+    `traces` are stacks of problems, `[n ...]`. `against` is the variant of the baseline row.
     """
     dtypes = {variant.name: variant.computed_in for variant in variants}
     letters_by_variant = assign_letters({variant.name: traces[variant.name] for variant in variants}, dtypes)

@@ -48,9 +48,9 @@ def find_numbers(text: str) -> list[re.Match[str]]:
 
 
 def strip_wrapper(text: str) -> str:
-    """Return printed text without what a library writes around the numbers.
+    """Return printed text without what a library writes around the numbers; other text is returned unchanged.
 
-    For example `tensor([[0.5, 0.5]], grad_fn=<MulBackward0>)` becomes `[[0.5, 0.5]]`.
+    For example, `tensor([[0.5, 0.5]], grad_fn=<MulBackward0>)` becomes `[[0.5, 0.5]]`.
     """
     text_alone = re.sub(ATTRIBUTES, "", text)
     first, last = text_alone.find("["), text_alone.rfind("]")
@@ -62,8 +62,8 @@ def parse_numbers(text: str, digits: int | None = None) -> tuple[Array, Array]:
     """Return the numbers in printed text in reading order, and half a unit of each one's last digit.
 
     NumPy prints all numbers of an array with as many decimals as the longest one needs, and then drops trailing zeros.
-    So the last digit of all numbers is that of the longest: next to 0.309, 0.16 means 0.160. A number with an exponent
-    has its own last digit: 1.24e-13 is exact to 0.005e-13. `digits` gives the decimals if even the longest lost zeros.
+    So all numbers have as many decimals as the longest: next to 0.309, 0.16 means 0.160. A number with an exponent has
+    its own last digit: 1.24e-13 is exact to 0.005e-13. `digits` gives the decimals if even the longest lost zeros.
     """
     numbers = [found[1].replace("\u2212", "-") for found in find_numbers(text)]
     formats = [count_digits(word) for word in numbers]
@@ -144,7 +144,7 @@ def run_own_inputs(entry: Published, config: Config, variant: Settled) -> tuple[
 
 
 def compare_entry(entry: Published, array: Array, radius: Array | float | None) -> Agreement:
-    """Compare the numbers that an entry prints with the computed `array`; `radius` is as `find_radius` returns it."""
+    """Compare the numbers that an entry prints with the computed `array`; `find_radius` returns the `radius`."""
     text = " ".join(entry.printed.split())
     printed, half_units = parse_numbers(text, entry.decimals)
     if not printed.size:

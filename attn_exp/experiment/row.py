@@ -284,7 +284,8 @@ class Distance:
 
     `difference`, `cosine`: the largest absolute difference, and the cosine of the angle between the outputs.
     `sameness`: how close the outputs are, in words, with rounding in the coarser of their dtypes.
-    `differs_at`: the first stage that differs: beyond rounding if the outputs do so too, otherwise in any bit.
+    `differs_at`: the first stage that is not bit-identical; if the outputs differ beyond rounding, the first stage that
+        differs beyond rounding.
     """
 
     variant: str
@@ -305,8 +306,8 @@ class Step:
         between, several settings change together: they are joined by ` + `, and `note` gives the reason.
     `change`: the change in words.
     `moved`: the largest absolute difference between the outputs before and after the step; NaN if their shapes differ.
-    `total`: the same between the outputs of `against` and after the step; the `moved` of several steps do not add up
-        to it.
+    `total`: the largest absolute difference between the outputs of `against` and after the step; NaN as for `moved`.
+        The values of `moved` do not add up to it.
     `sameness`: how close the outputs before and after the step are, in words.
     `least`, `most`: the range of `moved` over the `orders` that were tried; NaN if that was only one.
     `row`: the row that the variant after the step equals; empty if it equals none.
@@ -334,8 +335,8 @@ class Agreement:
     """The comparison of a printed quantity with the computed one.
 
     `computed`: the computed numbers in the format of the printed ones; if their counts differ, both counts in words.
-    `largest_difference`, `tolerance`: those of the number whose difference is largest relative to its tolerance; NaN if
-        the counts differ.
+    `largest_difference`, `tolerance`: the difference and the tolerance of one number, the one with the largest
+        difference relative to its tolerance; NaN if the counts differ.
     `agrees`: whether every number is within its tolerance.
     """
 

@@ -38,7 +38,8 @@ FLOAT64 = np.dtype(np.float64)
 class OwnForm(Protocol):
     """A user's own function, imported and ready to be called by a run.
 
-    This package cannot import the code that makes one, `diagnosis`, which depends on it. So a `Bind` is passed in.
+    `diagnosis` has the code that makes one. It depends on this package, which therefore cannot import it. So a `Bind`
+    is passed in.
     """
 
     @property
@@ -61,7 +62,7 @@ class OwnForm(Protocol):
         """Return the stages of a call with a problem's x; `usual` means that scores are divided by `sqrt(d)`."""
 
     def judge(self, heads: Heads) -> Verdict:
-        """Check the function with the settings of its variant; `heads` are the head counts of that variant."""
+        """Return the verdict on the function, checked with the settings of its variant and these head counts."""
 
 
 @dataclass(frozen=True)
@@ -219,7 +220,7 @@ def settle(name: str, variant: Variant, config: Config, problem: Problem, bind: 
 
 
 def merge_settings(variant: Variant, config: Config) -> dict[str, Any]:
-    """Return every setting of a variant by name: the value that it pins, otherwise that of the run."""
+    """Return every setting of a variant by name: the value that it pins, or the value of the run if it pins none."""
     pinned = {field.name: getattr(variant, field.name) for field in fields(variant)}
     return {name: getattr(config, name) if value is None else value for name, value in pinned.items()}
 
@@ -232,7 +233,7 @@ def choose_multiplier(scale: bool | float, size: int) -> float:
 
 
 def make_rules(settings: Mapping[str, Any], library: Convention, scale: float, problem: Problem) -> Rules:
-    """Create the rules named in the settings, following a library's convention.
+    """Return the rules that the settings name, as a library's convention reads them.
 
     Raises:
         UserError: settings of a rule are invalid, or the problem starts after the stage that a rule changes.
@@ -259,7 +260,7 @@ def make_rules(settings: Mapping[str, Any], library: Convention, scale: float, p
 
 
 def find_alignment(setting: str | None, library: Convention, mask_rules: tuple[Mask, ...], problem: Problem) -> str:
-    """Return how the first query is aligned with the keys: the setting `align`, otherwise as the library does it.
+    """Return how the first query is aligned with the keys: as the setting `align` says, or else as the library does it.
 
     The result `after_past` means that the masks of the library count the tokens in a cache. `before_filler` means that
     the library aligns the last query with the last key before the padding (filler).

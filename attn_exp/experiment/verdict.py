@@ -106,8 +106,8 @@ class Verdict:
     `stage`: the first stage that differs from attention, if that is known and the output is unexplained; `q` stands for
         the projections of x, and `logits` for everything up to the logits.
     `against`: the name of another implementation that the function was compared with; empty if there was none.
-    `sides`: the results of both. `right` then means that they agree, `computes` describes where they differ and why,
-        and `findings` are those of both.
+    `sides`: the results of both. The outcome `right` then means that they agree, `computes` describes where they differ
+        and why, and `findings` has the questions of both.
     """
 
     name: str

@@ -97,7 +97,7 @@ BLOCKS = "[█▒·]+"
 """A row of a mask drawn with block characters."""
 
 IN_A_TABLE = rf"[+−]?{NUMBER}%?( ± [0-9.e+-]+| \([0-9.e+-]+\))?|-|-?inf|"
-"""A cell of a column of numbers: a number, with an interval or without, such as `0.81 ± 0.05`, or `-`, `inf` or ``."""
+"""A cell of a column of numbers: a number such as `0.81 ± 0.05` or `0.81`, a `-`, `inf`, or nothing."""
 
 SIGN = re.compile(r"(?<!\w)-(?=[0-9.i])")
 """A hyphen that is the sign of a number, but not of an exponent."""

@@ -31,8 +31,8 @@ WIDTH, GAP, NARROW, BROAD = 352, 24, 112, 152
 """Width of the diagram, gap between two rows of boxes, and the widths of a narrow and of a broad box."""
 
 LEFT, MIDDLE, RIGHT, ALONG = 60, 176, 292, 118
-"""Horizontal centres of the three columns, and of the stages from the scores on. The latter is left of the middle, so
-that the arrow from V can pass them on the right."""
+"""Horizontal centres of the three columns, and of the stages from the scores on. These stages are left of the middle,
+so that the arrow from V can pass them on the right."""
 
 INSIDE, BESIDE, BELOW, FRAME = 100, 98, 150, 252
 """The maximum width of text in a narrow box, next to an arrow into it, and next to an arrow between stages. The last
@@ -201,7 +201,7 @@ def box_rows(settled: Settled, steps: Sequence[Step], split: Splitting) -> Itera
 
 
 def stage_box(step: Step, width: int, middle: int) -> Box:
-    # the last two axes are those of the matrix, and an axis before them is the heads; a bias is one row, lse one column
+    # the last two axes are rows and columns, and an axis before them is the heads; a bias has one row, lse one column
     *heads, rows, columns = (1, *step.shape) if step.stage != "lse" else (*step.shape, 1)
     symbol, count = step.explained.symbol, heads[-1] if heads else 1
     return Box(step.stage, step.stage, symbol, spoken(step.stage), rows, columns, middle, width, heads=count)
@@ -254,7 +254,7 @@ def abbreviate_lines(lines: Sequence[str]) -> list[str]:
 
 
 def format_columns(part: int, width: int) -> str:
-    """Return the columns of a part as a range, counted from 1: the second part (1) of `width` 2 is `3–4`."""
+    """Return the columns of a part as a range, counted from 1: with `part=1, width=2` it is `3–4`."""
     first = part * width + 1
     return str(first) if width == 1 else f"{first}–{first + width - 1}"
 
@@ -435,7 +435,7 @@ def label_parts(step: Step, split: Splitting) -> Step:
 
 
 def show_columns_by_head(step: Step, split: Splitting, array: Array, most_columns: int) -> Step:
-    """Return a projection so that it shows the first columns of each head, not just those of the first head.
+    """Return the step of a projection with the first columns of each head, not only of the first head.
 
     A step with at most `most_columns` is returned unchanged.
     """
@@ -451,7 +451,7 @@ def show_columns_by_head(step: Step, split: Splitting, array: Array, most_column
 
 
 def show_rows_by_head(step: Step, head_count: int, array: Array, most_rows: int) -> Step:
-    """Return W_o so that it shows the first rows of each head, not just those of the first head.
+    """Return the step of W_o with the first rows of each head, not only of the first head.
 
     A step with at most `most_rows` is returned unchanged.
     """

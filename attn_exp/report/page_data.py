@@ -119,8 +119,8 @@ NORMALIZERS = ("softmax", "sigmoid", "sum", "sparsemax")
 def live_plans(comparison: Comparison, variants: Sequence[str]) -> Data:
     """Return the arrays that a reader may change, and the plans to recompute the walks and the rows.
 
-    `variants` are those of the walks. A plan is a mapping, or the reason why the variant cannot be recomputed. Equal
-    plans are stored once; walks and rows refer to them by index.
+    `variants` has the variant of each walk. A plan is a mapping, or the reason why the variant cannot be recomputed.
+    Equal plans are stored once; walks and rows refer to them by index.
     """
     rows = [plan_row(comparison, row) for row in comparison.rows]
     plans = list[Any]()
@@ -144,8 +144,8 @@ def plan_row(comparison: Comparison, row: Row) -> Data:
     """Return the data of a row of the comparison, with its plan or the reason why there is none.
 
     - `spread`: `whole` if the form computes the weights as a matrix, `pieces` if only block by block, empty if neither.
-    - `even`: whether the rules make rows of weights sum to 1 and, if the weights are in pieces, keep them from being
-      negative; otherwise the row has no entropy.
+    - `even`: whether the weights can have an entropy. The rules must make rows sum to 1, and if the weights are in
+      pieces, none may be negative.
     """
     settled = find_settled(comparison, row.variant)
     if not row.same_as:
@@ -378,7 +378,10 @@ def is_derived(step: Step, array: Array | None, mask: str) -> bool:
 
 
 def limit_cells(step: Step) -> Step:
-    """Return a step whose columns are keys without its last keys, queries and heads, so that `MOST_CELLS` remain."""
+    """Return a step of which at most `MOST_CELLS` numbers are left: without its last keys, then queries, then heads.
+
+    The columns of the step must be keys.
+    """
     heads, rows, columns = step.heads.shape
     if heads * rows * columns <= MOST_CELLS:
         return step
@@ -389,7 +392,7 @@ def limit_cells(step: Step) -> Step:
 
 
 def step_data(step: Step, array: Array | None, mask: str) -> dict[str, Any]:
-    # `array` and `mask` are as for `is_derived`; a step that the page derives from a panel needs no digits of its own
+    # `array` and `mask` are explained in `is_derived`; a step that a page derives from a panel has no digits of its own
     from_panel, has_tokens = is_derived(step, array, mask), not walk.is_projection(step)
     step = limit_cells(step) if walk.has_columns_of_keys(step) and not from_panel else step
     table, heads = step.tables[0], len(step.heads)

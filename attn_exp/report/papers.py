@@ -56,7 +56,7 @@ class Table(NamedTuple):
 
 
 def deep_lines(metrics: Iterable[str]) -> frozenset[int]:
-    """Return the indices of the deep lines of a table, in which each line is about one of these metrics."""
+    """Return the indices of the deep lines of a table; `metrics` has the metric that each line is about."""
     return frozenset(index for index, metric in enumerate(metrics) if is_deep(metric))
 
 

@@ -1,4 +1,4 @@
-"""Each stage of attention: its symbol, axes, meaning and formula, and the settings that shaped it.
+"""Each stage of attention: its symbol, axes, meaning and formula, and the settings that act on it.
 
 `STAGES` says what a stage is in general. `explain` adapts this to a variant: with an additive rule, for example, the
 formula of the scores becomes `S_ij = sum_n w_n tanh(Q_in + K_jn)`. `name_settings` names the settings that act on a

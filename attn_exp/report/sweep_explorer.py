@@ -22,7 +22,7 @@ MOST_CELLS = 3000
 def explored(plotted: Plotted, metrics: Iterable[str], first: str) -> dict[str, Any] | None:
     """Return the data of the explorer; None if there are too many cells, or if no setting varies.
 
-    It has the metrics that are plotted and `metrics`, of which `first` comes first.
+    It has the metrics that are plotted and `metrics`; the first of them all is `first`.
     """
     varying = plotted.varying
     if not varying or len(plotted.cells) > MOST_CELLS:

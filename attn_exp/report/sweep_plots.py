@@ -179,7 +179,7 @@ def parse_number(label: str) -> float:
 
 
 def in_order(names: Sequence[str]) -> list[str]:
-    """Return labels sorted by number, with `ALL` last; if any label is another word, in the order given."""
+    """Return labels sorted by number, with `ALL` last; if one of them is another word, the order stays as it is."""
     numbered = all(is_number(name) or name == ALL for name in names)
     return sorted(names, key=lambda name: math.inf if name == ALL else parse_number(name)) if numbered else list(names)
 
@@ -365,7 +365,7 @@ def average_point(point: tuple[float, Sequence[Numbers]]) -> Point:
 
 
 def interval_ends(numbers: Numbers) -> tuple[float, float]:
-    """Return the ends of the confidence interval; with fewer than `FEW` numbers, those of their range."""
+    """Return the ends of the confidence interval, or the ends of the range if there are fewer than `FEW` numbers."""
     if numbers.count < FEW:
         return numbers.least, numbers.most
     return numbers.mean - numbers.half_width, numbers.mean + numbers.half_width
@@ -454,7 +454,7 @@ def arrange_panels(
 ) -> Chart:
     """Return a chart of panels in a grid, below one legend.
 
-    If a `height` is given, the panels fill it; otherwise each plot area is `panel_height` high. A panel has a title, a
+    If a `height` is given, the panels fill it. If not, each plot area is `panel_height` high. A panel has a title, a
     plot area, and the space `BELOW`.
     """
     columns = min(columns, len(panels), max(1, round(width / PANEL)))

@@ -84,8 +84,8 @@ CACHE_FOLDER, CACHE_NAMES = (
     TEMPLATES / "__pycache__",
     f"%s-{jinja2.__version__}-{Path(__file__).stat().st_mtime_ns}.jinja",
 )
-"""The folder of compiled templates, and the pattern of the names of its files. A name includes the version of Jinja and
-the time of this file, since a compiled template depends on both."""
+"""The folder of compiled templates, and the pattern for the names of its files. A name includes the version of Jinja
+and the time at which this file was changed, since a compiled template depends on both."""
 
 
 class Compiled(FileSystemBytecodeCache):
@@ -120,7 +120,7 @@ def fenced(text: str) -> str:
 
 
 def code(text: str) -> str:
-    """Return inline code in Markdown, with enough backticks around it: more than it has itself in any row of them."""
+    """Return inline code in Markdown; it stands between more backticks than the text has in any row of them."""
     fence, pad = backticks(text), " " if "`" in text else ""
     return f"{fence}{pad}{text}{pad}{fence}"
 

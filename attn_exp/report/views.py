@@ -133,7 +133,7 @@ def colours(views: Views) -> Colours:
     """Return the colour scale of a run.
 
     A weight is uniform if it is 1 / n, where n is the number of keys. Relative to the largest weight, `top`, that is
-    1 / (n top). If this is less than 1 / 16, the power makes it 1 / 16; otherwise, the power is 1.
+    1 / (n top). If this is less than 1 / 16, the power raises it to 1 / 16. If not, the power is 1.
     """
     largest = largest_weight(panel.weights for panel in (*views.panels, *views.blocks))
     # how many times as large as a uniform weight the largest one is

@@ -134,7 +134,7 @@ def list_inputs(paper: Paper, asked: AbstractSet[str]) -> Iterator[GivenArray]:
 def list_angles(paper: Paper, asked: AbstractSet[str]) -> Iterator[GivenArray]:
     """Yield the cosines and sines that rotate q and k, if the sheet asks for these; they have a column for each pair.
 
-    If queries and keys are the same tokens, q and k share the tables; otherwise each has its own.
+    If queries and keys are the same tokens, q and k share the tables. If not, each of them has its own.
     """
     tokens = {"q": paper.sheet.problem.tokens, "k": paper.sheet.problem.key_tokens}
     rotations = {side: rotation for side, rotation in paper.rotations.items() if side in asked and side in tokens}

@@ -28,7 +28,7 @@ from attn_exp.rules.rules import Rules, allowed_entries, whole_grid
 from attn_exp.rules.scores.added import Added
 
 Answer = tuple[Array, Array]
-"""Two arrays that should be equal. The first may also be a stack of arrays, each of which should equal the second."""
+"""Two arrays that should be equal. The first may also be a stack of arrays that should all equal the second."""
 
 
 class NotApplicableError(Exception):

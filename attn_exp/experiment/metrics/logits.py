@@ -218,7 +218,7 @@ def jacobian_norm(weights: Array) -> Array:
 
 
 def gradient_norm(index: int, subject: Subject) -> float:
-    """Return the norm of the gradient of `|context|^2 / 2` with respect to q, k or v, whose `index` is 0, 1 or 2."""
+    """Return the norm of the gradient of `|context|^2 / 2` with respect to q, k or v (`index` 0, 1 or 2)."""
     rules = subject.settled.rules
     require_formed(
         subject.settled.member.reference == "logits" and rules.normalizer.slope is not None and not rules.pairing

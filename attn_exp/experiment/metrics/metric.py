@@ -100,7 +100,7 @@ def get_stage(trace: Trace, name: str) -> Array:
 
 
 def weights(subject: Subject) -> Array:
-    """Return the weights of a variant, `[h t s]`; those of a query that sees no key are 0, whatever the convention."""
+    """Return the weights of a variant, `[h t s]`; under every convention, a query that sees no key has weights of 0."""
     stored, sees_key = get_stage(subject.trace, "weights"), subject.visible()
     return stored if sees_key.all() else np.where(sees_key[..., None], stored, 0.0).astype(stored.dtype)
 

@@ -133,7 +133,7 @@ class Rect(NamedTuple):
 
 
 class Path(NamedTuple):
-    """A path in SVG syntax, relative to `x` and `y`: `M`, `L`, `C`, `m`, `l`, `c` and `z`."""
+    """A path in SVG syntax, relative to `x` and `y`; its commands are `M`, `L`, `C`, `m`, `l`, `c` and `z`."""
 
     path: str
     fill: str = "none"
@@ -214,9 +214,10 @@ def ticks_in(length: float) -> int:
 
 
 def round_places(low: float, high: float, most: int) -> tuple[float, ...]:
-    """Return the multiples of a round step on an axis: the smallest step that splits it into at most `most` intervals.
+    """Return the multiples of a round step that are on an axis.
 
-    If fewer than two multiples are on the axis, the next smaller step is used. Source: `MaxNLocator` of Matplotlib,
+    The step is the smallest that splits the axis into at most `most` intervals. If fewer than two of its multiples are
+    on the axis, the next smaller step is used. Source: `MaxNLocator` of Matplotlib,
     with the steps 1, 2, 2.5, 5 and 10.
     """
     smallest_step = max((high - low) / most, 1e-300)  # floats lose precision below this

@@ -182,7 +182,7 @@ def line_chart(strokes: Sequence[Stroke], x: Axis, y: Axis, below: float, width:
     """Return a chart of strokes between two axes, with a legend above and round numbers along `y`.
 
     `below` is the height of what is below the plot area, in inches. The columns of the legend are as wide as necessary
-    if all of them fit; otherwise they share the width equally, and labels are shortened.
+    if all of them fit. If not, they share the width equally, and labels are shortened.
     """
     columns = 2 if width > NARROW else 1
     labels = [stroke.label for stroke in strokes if stroke.label]
@@ -200,7 +200,7 @@ def line_chart(strokes: Sequence[Stroke], x: Axis, y: Axis, below: float, width:
 
 
 BODY, TICK = 8.0, 7.5
-"""The font size of titles and names, and that of ticks and legends, in points."""
+"""The font sizes of titles and names, and of ticks and legends, in points."""
 
 REACH, PAD, NAME_PAD = 2.5, 3.5, 4.0
 """In points: the length of a tick, the gap to its number, and the gap from the numbers to the axis name."""

@@ -27,7 +27,7 @@ class Table(NamedTuple):
     shared: tuple[tuple[Column, str], ...]
 
     def part(self, aside: bool) -> Table:
-        """Return a table of the columns that a page always shows; if `aside`, of all others.
+        """Return a table of the columns that a page always shows, or of all other columns if `aside`.
 
         Both begin with the names of the variants.
         """

@@ -34,8 +34,8 @@ def parts(material: Material) -> list[dict[str, Any]]:
 def group_steps(comparison: Comparison) -> Iterator[tuple[list[Row], list[Step]]]:
     """Yield the rows in groups, each with the steps that lead to all of its rows.
 
-    A step that only changes the form is left out if it does not change the output. Rows are left out if none of their
-    steps does.
+    A step that only changes the form is left out if it does not change the output. A row is left out if no step to it
+    changes the output.
     """
     groups: dict[tuple[Any, ...], tuple[list[Row], list[Step]]] = {}
     for row in comparison.rows:
@@ -48,7 +48,7 @@ def group_steps(comparison: Comparison) -> Iterator[tuple[list[Row], list[Step]]
 
 
 def make_ladder(comparison: Comparison, rows: Sequence[Row], steps: Sequence[Step], scale: Colours) -> dict[str, Any]:
-    """Return the data of a ladder from one row to a group of others, and how much their outputs differ from its own."""
+    """Return the data of a ladder that leads to a group of rows."""
     start, max_diff = steps[0].against, rows[0].max_diff
     traces = [comparison.traces[start], *(trace_of(comparison, step) for step in steps)]
     outputs = [trace.output for trace in traces if trace.output is not None]

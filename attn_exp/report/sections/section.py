@@ -28,8 +28,8 @@ class Section:
     """One section of the report, which a file next to this one defines as `SECTION`; no other file names it.
 
     `place`: sorts the sections; the smallest comes first.
-    `parts`: returns the data of the section, one mapping for each time that it appears; none if there is nothing to
-        show. Each mapping has an `anchor`, its address on the page, and a `title` for the links at the top of the page.
+    `parts`: returns one mapping for each time that the section appears, with the data to show; none if there is nothing
+        to show. Each mapping has an `anchor`, its address on the page, and a `title` for the links at the top.
     `html`: the template for the page, in which `part` is one of the parts. Everything filled in is escaped. The macros
         in `templates/tables.html` draw tables, and those in `matrices.html` coloured matrices. Without a template, the
         section is not on the page.

@@ -47,8 +47,7 @@ def parts(material: Material) -> list[dict[str, Any]]:
 def group_steps(walk_values: Mapping[str, Any], scale: Colours, problem: Problem) -> list[list[walk.Step]]:
     """Return the steps of a walk as a page shows them, in groups that stand side by side.
 
-    Weights have the same colours as on the maps. Wide projections are shown head by head. Longer vectors than
-    `most_numbers` are cut.
+    Weights have the same colours as on the maps. Wide projections are shown head by head, and long vectors are cut.
     """
     most_numbers, split = FEW if len(problem.tokens) > MANY_TOKENS else walk.SIDE, walk_values["split"]
 
