@@ -260,7 +260,6 @@ def tabulate_stack(
 
 
 def can_stack(variant: Settled, problem: Problem, weights: str) -> bool:
-    """Return whether a variant can be computed for all problems of a stack at once."""
     has_inputs = problem.weights is None and problem.q is not None and problem.v is not None
     # a position rule from a plugin may be able to encode only one problem
     is_plain = variant.empty == "zeros" and variant.rules.plain and not (variant.mistakes or variant.positions)
@@ -270,7 +269,6 @@ def can_stack(variant: Settled, problem: Problem, weights: str) -> bool:
 
 
 def trace_stack(variant: Settled, problem: Problem) -> Trace:
-    """Compute a variant for a stack of problems; every stage has the problems as its first axis."""
     assert variant.member.stacked is not None
     stages = variant.member.stacked(*(side[:, None] for side in prepare_heads(variant, problem)), variant.rules)  # type: ignore[index] # it has all three
     trace = Trace().replace(**{name: array[:, 0] for name, array in stages.stages()})

@@ -106,7 +106,6 @@ def collect_settings(settled: Settled, config: Config, problem: Problem) -> dict
 
 
 def list_differing(one: Settings, other: Settings) -> list[str]:
-    """Return the names of the settings that differ, in the order of the pipeline."""
     are_joined = all(len(side["mask"]) > 1 for side in (one, other))  # a single mask has nothing to join
     return [name for name in PIPELINE if not is_same(one[name], other[name]) and (are_joined or name != "mask_join")]
 

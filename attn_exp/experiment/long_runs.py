@@ -31,7 +31,6 @@ INPUTS, PROJECTIONS = 10, len(MATRICES) + 7
 size of a projection. The reference has W_o as lists of Python floats, which count as several arrays."""
 
 FULL_MATRIX_SETTINGS = ("check", "dtype", "metrics")
-"""Settings that need full matrices of every variant."""
 
 
 class Estimate(NamedTuple):
@@ -103,7 +102,7 @@ def estimate_matrices(config: Config, rows: int, keys: int) -> Estimate:
     request = next((f"{name}=" for name in FULL_MATRIX_SETTINGS if getattr(config, name)), "")
     largest = "weights=full" if config.weights == "full" else f"variant {max(sizes, key=sizes.__getitem__)}"
     instead = (
-        "choose fewer tokens, or leave it out"
+        f"choose fewer tokens, or leave out {request}"
         if request
         else "use variant=[blockwise] with weights=auto, which stores no full matrix"
     )

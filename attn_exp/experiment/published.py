@@ -144,7 +144,6 @@ def run_own_inputs(entry: Published, config: Config, variant: Settled) -> tuple[
 
 
 def compare_entry(entry: Published, array: Array, radius: Array | float | None) -> Agreement:
-    """Compare the numbers that an entry prints with the computed `array`; `find_radius` returns the `radius`."""
     text = " ".join(entry.printed.split())
     printed, half_units = parse_numbers(text, entry.decimals)
     if not printed.size:
@@ -185,7 +184,6 @@ def find_array(entry: Published, problem: Problem, trace: Trace) -> Array | None
 
 
 def select_printed(array: Array, entry: Published) -> Array:
-    """Return the numbers of an array that an entry prints, in reading order: of one head, some rows and columns."""
     if array.ndim == 3:
         if entry.head > len(array):
             raise UserError(

@@ -255,7 +255,6 @@ class Row:
 
 
 COLUMNS = read_columns(Row)
-"""The columns of a row, from left to right."""
 
 
 def is_deep(metric: str) -> bool:

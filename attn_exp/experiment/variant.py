@@ -220,7 +220,6 @@ def settle(name: str, variant: Variant, config: Config, problem: Problem, bind: 
 
 
 def merge_settings(variant: Variant, config: Config) -> dict[str, Any]:
-    """Return every setting of a variant by name: the value that it pins, or the value of the run if it pins none."""
     pinned = {field.name: getattr(variant, field.name) for field in fields(variant)}
     return {name: getattr(config, name) if value is None else value for name, value in pinned.items()}
 
@@ -274,7 +273,6 @@ def find_alignment(setting: str | None, library: Convention, mask_rules: tuple[M
 
 
 def first_position(align: str, mask_rules: tuple[Mask, ...], problem: Problem) -> int:
-    """Return the position of the first query among the keys, for a result of `find_alignment`."""
     rows, keys = len(problem.tokens), problem.keys
     before_filler = AllOf(mask_rules).unpadded(keys) - rows
     return {"top_left": 0, "after_past": problem.past, "before_filler": before_filler, "bottom_right": keys - rows}[
@@ -285,7 +283,6 @@ def first_position(align: str, mask_rules: tuple[Mask, ...], problem: Problem) -
 def find_misfits(
     rules: Rules, positions: tuple[Position, ...], head: int, size: int, problem: Problem
 ) -> Iterator[str | None]:
-    """Yield why a rule or a position does not fit the problem, or None where one does; `size` is the head size."""
     for rule in (*rules.masks, *rules.scores):
         yield rule.misfit(head, len(problem.tokens), problem.keys)
     for score in rules.scores if problem.q is not None else ():
@@ -311,7 +308,6 @@ def refuse_overflow(rules: Rules, problem: Problem, convention: str) -> None:
 
 
 SEPARATORS = {"mask": " {mask_join} ", "score": " + ", "position": " + "}
-"""The separator between the choices of a group."""
 
 
 def format_choices(group: str, choices: Mapping[str, Any], mask_join: str) -> str:

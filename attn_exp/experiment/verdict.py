@@ -184,7 +184,6 @@ def decide(verdict: Verdict, not_verified: tuple[str, ...] = (), reason: str = "
 
 
 def describe_outcome(verdict: Verdict) -> str:
-    """Return a sentence on what the function computes; a mistake is named first if the description begins with it."""
     description, names = verdict.computes.rstrip("."), " and ".join(verdict.mistakes)
     if verdict.against:
         return f"{description}."
@@ -196,7 +195,6 @@ def describe_outcome(verdict: Verdict) -> str:
 
 
 STAGE_NAMES = {"q": "queries, keys or values", "k": "keys", "v": "values", "masked": "masks"}
-"""Names of stages in a headline."""
 
 
 def format_headline(verdict: Verdict, name: str = "") -> str:

@@ -129,7 +129,6 @@ class Flow(NamedTuple):
 
     @property
     def svg(self) -> Markup:
-        """The shapes behind the boxes, as SVG."""
         return Markup("".join(element(shape, styled=False) for shape in self.behind))
 
     @property
@@ -169,7 +168,6 @@ def lay_out_flow(
 
 
 def box_rows(settled: Settled, steps: Sequence[Step], split: Splitting) -> Iterator[list[Box]]:
-    """Yield the boxes that stand side by side, row by row from the top; a row may be empty."""
     by_stage = {step.stage: step for step in steps}
     inputs = {"x": LEFT, "memory": (MIDDLE + RIGHT) // 2} if "memory" in by_stage else {"x": MIDDLE}
     yield [input_box(by_stage[name], middle, settled) for name, middle in inputs.items() if name in by_stage]

@@ -29,7 +29,6 @@ MOST_CELLS = 12
 """Weights with more rows or columns than this are shown as a picture, not as a table."""
 
 MOST_MAPS = 24
-"""Maximum number of heads whose weights are shown."""
 
 
 @dataclass(frozen=True)

@@ -226,7 +226,6 @@ def make_plan(comparison: Comparison, settled: Settled) -> Data:
 
 
 def position_data(problem: Problem, settled: Settled) -> Data:
-    """Return the position encodings as numbers: `marks` are added to x, and `turns` rotate q and k."""
     added = [position for position in settled.positions if position.changes_x]
     inputs = {"x": problem.x, "memory": problem.memory} if added else {}
     added_arrays = {
@@ -279,7 +278,6 @@ def rule_data(problem: Problem, settled: Settled) -> Data:
 
 
 def additive_weights(rules: Rules, problem: Problem, heads: int) -> list[list[float]] | None:
-    """Return the weights `[h d]` of additive scores; None if scores are products."""
     rule: Any = rules.pairing
     if rule is None or problem.q is None:
         return None

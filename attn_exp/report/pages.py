@@ -26,7 +26,6 @@ def template_text(name: str) -> str:
 
 
 def inline(*texts: str) -> str:
-    """Join texts for a page; lines lose their indentation, and the first and the last line are empty."""
     return "\n".join(("", *(line.lstrip() for text in texts for line in text.splitlines()), ""))
 
 

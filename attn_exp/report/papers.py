@@ -48,7 +48,6 @@ class Table(NamedTuple):
     deep: frozenset[int] = frozenset()
 
     def at_depth(self, depth: str) -> Table:
-        """Return the table without its deep lines, unless the depth is `all`."""
         if depth == "all":
             return self
         lines = tuple(line for index, line in enumerate(self.lines) if index not in self.deep)

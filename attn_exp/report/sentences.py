@@ -173,14 +173,12 @@ def explain_shared_letter(comparison: Comparison, variant: str, leader: str) -> 
 
 
 def settings_in_words(comparison: Comparison, name: str) -> dict[str, str]:
-    """Return every setting of a variant as text, by name: `{"scale": "scale=true", ...}`."""
     config, settled = comparison.config, find_settled(comparison, name)
     values = merge_settings(config.variant[name], config) | {"kv_head": settled.heads.shared}
     return {key: f"{key}={settled.words.get(key, spelled(value))}" for key, value in values.items()}
 
 
 def pinned_settings(variant: Variant) -> list[str]:
-    """Return the names of the settings that a variant sets itself, instead of taking them from the run."""
     values = {field.name: getattr(variant, field.name) for field in fields(variant)}
     return [name for name, value in values.items() if name not in NOT_A_PIN and value is not None]
 
@@ -262,7 +260,6 @@ def describe_difference(members: Sequence[Row], baseline_row: Row, steps: Sequen
 
 
 def format_causes(members: Sequence[Row], steps: Sequence[Step]) -> str:
-    """Return the cause of a difference; if variants with the same letter have different causes, each of them."""
     causes: dict[tuple[str, str], list[str]] = {}
     for row in members:
         row_steps = [step for step in steps if step.variant == row.variant]
@@ -327,7 +324,6 @@ NAMES = {name: column for name, column in COLUMNS.items() if "terminal" in colum
 
 
 def summary(comparison: Comparison) -> str:
-    """Return what the terminal shows of a run: its table, its sentences, published results and checks."""
     is_all_float64 = all(row.computed_in == "float64" for row in comparison.rows)
     shows_all = comparison.config.report.depth == "all"
     names = [

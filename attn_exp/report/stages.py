@@ -116,7 +116,6 @@ PAIRED = {"additive": "S_ij = sum_n w_n tanh(Q_in + K_jn)"}
 
 
 def explain(stage: str, comparison: Comparison, settled: Settled) -> Explained:
-    """Return the explanation of a stage, adapted to the run and the variant."""
     problem, rules, stages = comparison.problem, settled.rules, changing_stages(comparison.traces[settled.name])
     # where keys come from, if not from the same tokens as queries
     key_source = "memory" if problem.memory is not None else "past" if problem.past else ""

@@ -155,7 +155,7 @@ class Plotted(NamedTuple):
 
     @property
     def varying(self) -> list[int]:
-        """The axes with several labels, as indices."""
+        # the indices of the axes with several labels
         return [axis for axis in range(len(self.axes)) if len({key[axis] for key in self.cells}) > 1]
 
 
@@ -272,7 +272,6 @@ def encoded(chart: Chart, form: str, plotted: Plotted) -> bytes:
 
 
 def choose_plot(plotted: Plotted) -> str:
-    """Return the name of the plot that suits the axes that vary best."""
     varying = plotted.varying
     if not varying:
         return "spread"
@@ -365,7 +364,6 @@ def average_point(point: tuple[float, Sequence[Numbers]]) -> Point:
 
 
 def interval_ends(numbers: Numbers) -> tuple[float, float]:
-    """Return the ends of the confidence interval, or the ends of the range if there are fewer than `FEW` numbers."""
     if numbers.count < FEW:
         return numbers.least, numbers.most
     return numbers.mean - numbers.half_width, numbers.mean + numbers.half_width

@@ -74,7 +74,6 @@ def render_markdown(
 
 
 def escape_controls(value: Any) -> Any:
-    """Return a value for a template, with the control characters of a string escaped."""
     if isinstance(value, Markup):
         return Markup(printable(str(value)))
     return printable(value) if isinstance(value, str) else value
@@ -104,7 +103,6 @@ class Compiled(FileSystemBytecodeCache):
 
 
 def piped(rows: Sequence[Sequence[str]], head: Sequence[str]) -> str:
-    """Return a table in Markdown; its cells are escaped here."""
     return pipe_cells([md(cell) for cell in head], [[md(cell) for cell in row] for row in rows])
 
 
@@ -126,5 +124,4 @@ def code(text: str) -> str:
 
 
 def backticks(text: str, least: int = 1) -> str:
-    """Return at least `least` backticks, and more of them than any row of backticks in the text has."""
     return "`" * max([least, *(len(ticks) + 1 for ticks in re.findall("`+", text))])

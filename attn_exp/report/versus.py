@@ -87,7 +87,6 @@ class Versus:
 
     @property
     def deep(self) -> bool:
-        """Whether the depth `reading` would leave out some lines."""
         return any(table.deep for table in self.tables)
 
     def __repr__(self) -> str:
@@ -123,7 +122,6 @@ def versus_page(versus: Versus) -> str:
 
 
 def with_spoken_columns(table: Table) -> Table:
-    """Return the table `rows` with the names of metrics in words; other tables are returned unchanged."""
     if table.name != "rows":
         return table
     return table._replace(lines=tuple((first, readable_name(column), *rest) for first, column, *rest in table.lines))

@@ -81,7 +81,6 @@ def coarse_maps(comparison: Comparison) -> Iterable[tuple[str, Array]]:
 
 
 def group_equal(named: Iterable[tuple[str, Array]]) -> tuple[Panel, ...]:
-    """Return a panel for each array that differs from the earlier ones, with the names of all that equal it."""
     groups: list[tuple[list[str], Array]] = []
     for name, array in named:
         names = next((names for names, first in groups if are_equal_weights(first, array)), None)
@@ -210,4 +209,3 @@ SWEEP_CAPTIONS = {
         "the mean ± 0.674 standard deviations."
     ),
 }
-"""The caption of each kind of plot of a sweep."""

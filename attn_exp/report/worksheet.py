@@ -117,7 +117,6 @@ GivenArray = tuple[str, Array, Sequence[str]]
 
 
 def list_inputs(paper: Paper, asked: AbstractSet[str]) -> Iterator[GivenArray]:
-    """Yield x and the memory, with their positions added, if the sheet asks for what is projected from them."""
     problem = paper.sheet.problem
     positions = [position for position in paper.sheet.settled.positions if position.changes_x]
     sides_of_x = "q" if problem.memory is not None else "qkv"
@@ -147,7 +146,7 @@ def list_angles(paper: Paper, asked: AbstractSet[str]) -> Iterator[GivenArray]:
 
 
 def list_later_stages(paper: Paper, asked: AbstractSet[str]) -> Iterator[GivenArray]:
-    """Yield q, k and v if a box needs them and none asks for them, and what is added to the logits."""
+    # q, k and v if a box needs them and none asks for them, and what is added to the logits
     problem = paper.sheet.problem
     sides = "qkv" if asked & {"context", "output"} else "qk" if asked - {"q", "k", "v"} else ""
     for side in sides:
@@ -216,7 +215,7 @@ def format_mistake(paper: Paper, result: PredictedMistake) -> dict[str, Any]:
 
 
 def make_answer_data(paper: Paper) -> dict[str, Any]:
-    """Return what a page needs to check answers: the right numbers of each stage, and how the next one is computed."""
+    """Return what a page needs to check answers: the right numbers of each stage, and how each stage is computed."""
     sheet = paper.sheet
     projections = sheet.problem.projections if sheet.settled.output_projection else {}
     return {
@@ -263,7 +262,7 @@ def format_formula(paper: Paper, blank: Blank) -> str:
 
 
 def is_like_previous(paper: Paper, stage: str) -> bool:
-    """Return whether a stage equals the stage before it, so that it needs no formula."""
+    # such a stage needs no formula
     return (
         (stage == "capped" and paper.cap is None)
         or (stage == "masked" and paper.added is None)
@@ -272,7 +271,6 @@ def is_like_previous(paper: Paper, stage: str) -> bool:
 
 
 def make_formulas(paper: Paper) -> dict[str, str]:
-    """Return the formula of each stage, as a sheet prints it."""
     settled, projections, transposed = paper.sheet.settled, paper.sheet.problem.projections, paper.transposed
     # the stage to which something is added, and the stage that is normalized
     before_added = "logits" if paper.cap is None else "capped"
@@ -314,7 +312,7 @@ def format_output(paper: Paper) -> str:
 
 
 def describe_rotation(paper: Paper, stage: str) -> str:
-    """Return the end of a formula that says how columns are rotated by their positions; empty if they are not."""
+    """Return the end of a formula, which says how positions rotate the columns; empty if they do not."""
     rotation = paper.rotations.get(stage)
     if rotation is None or not rotation.pairs:
         return ""
@@ -335,7 +333,7 @@ HEADS_POOLED = {
 
 
 def describe_split(paper: Paper, stage: str) -> str:
-    """Return the end of a formula that says how columns are cut into heads, or how many heads share one."""
+    """Return the end of a formula, which says how columns are cut into heads or how many query heads share one."""
     counts = paper.sheet.settled.heads
     if stage in ("scores", "context") and counts.shared < counts.query:
         query_side, key_side = ("q", "k") if stage == "scores" else ("weights", "v")
@@ -350,12 +348,11 @@ def describe_split(paper: Paper, stage: str) -> str:
 
 
 def is_context_the_output(paper: Paper) -> bool:
-    """Return whether there is one head and no W_o, so that the context is already the output."""
     return paper.sheet.settled.head == 1 and not paper.sheet.settled.output_projection
 
 
 def format_scale(paper: Paper) -> str:
-    """Return the scale with its digits: four of 1/√d, and of a number in the settings all, but at most ten."""
+    """Return the scale as text: 1/√d has four digits, and a number from the settings as many as it needs, up to ten."""
     settled = paper.sheet.settled
     if settled.scale is True:
         return f"{settled.multiplier:.4g} (1/√{round(settled.multiplier**-2)})"
@@ -371,7 +368,6 @@ MEANING = {
     UNREADABLE: "? cannot be read",
     EMPTY: "– left empty: the right number is below",
 }
-"""The legend of the marks."""
 
 ON_PAPER = {
     "softmax_over_queries": "each row of the weights must sum to 1",

@@ -40,5 +40,4 @@ class Finding:
 
     @property
     def sentence(self) -> str:
-        """The summary of the records."""
         return self.check.sentence(self.records)

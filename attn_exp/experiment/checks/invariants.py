@@ -72,7 +72,6 @@ class Case:
 
 
 def refuse_if(*reasons: tuple[bool, str]) -> None:
-    """Raise NotApplicableError with the first reason whose condition is true."""
     for text in (text for holds, text in reasons if holds):
         raise NotApplicableError(text)
 

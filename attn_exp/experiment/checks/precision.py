@@ -83,7 +83,6 @@ def verdict(ratio: float) -> str:
 
 
 def half_unit(exact: Array, dtype: np.dtype[np.generic]) -> float:
-    """Return half an ulp of the largest finite number."""
     largest = np.abs(exact[np.isfinite(exact)]).max(initial=0.0)
     return float(np.spacing(np.asarray(largest).astype(dtype))) / 2 or float(np.finfo(np.float64).tiny)
 

@@ -22,11 +22,6 @@ def all_metrics() -> dict[str, Metric]:
 
 
 def choose_metrics(names: Sequence[str]) -> tuple[Metric, ...]:
-    """Return the metrics of these names, and every metric if one of the names is `all`.
-
-    Raises:
-        UserError: there is no metric of a name.
-    """
     metrics = all_metrics()
     for name in names:
         if name not in ("all", *metrics):

@@ -92,7 +92,7 @@ def ulp_distances(answers: Array, expected: Array) -> Array:
 def rank_floats(numbers: Array) -> Array:
     """Return integers in the same order as these floats; consecutive floats become consecutive integers.
 
-    The bits of positive floats, read as integers, already are. Those of negative floats have the reverse order.
+    The bits of positive floats, read as integers, already have this order. Those of negative floats have the reverse.
     """
     size = numbers.dtype.itemsize
     bits = np.ascontiguousarray(numbers).view(f"i{size}").astype(np.int64)

@@ -23,11 +23,6 @@ from attn_exp.rules.rules import Rules
 
 
 def drop_infinite(numbers: Array) -> Array:
-    """Return the finite numbers of an array.
-
-    Raises:
-        NotFormedError: there are none.
-    """
     finite = numbers[np.isfinite(numbers)]
     require_formed(finite.size > 0)
     return finite
@@ -70,7 +65,7 @@ class Split(NamedTuple):
 
     `scores`: the scores, `[h t s]`.
     `rest`: what is added to the logits, `[h t s]`; -inf for masked keys.
-    `own`: the multiplier of the scores in this run, as a mistake may have changed it.
+    `own`: the multiplier of the scores in this run, which a mistake may have changed.
     `standard`: the usual multiplier, `1 / sqrt(d)`.
     """
 
@@ -141,7 +136,6 @@ class Curve(NamedTuple):
 
 
 def make_curves(splits: Sequence[tuple[str, Split]]) -> tuple[Curve, ...]:
-    """Return a curve for each title and its weights; all curves have the same multipliers."""
     marked = [mark for _, split in splits for mark in (split.own, split.standard) if mark > 0] or [1.0]
     multipliers = np.geomspace(min(marked) / 32, max(marked) * 32, POINTS)
     return tuple(

@@ -63,7 +63,6 @@ class Subject(NamedTuple):
 
     @property
     def offset(self) -> int:
-        """The position of the first query among the keys."""
         return int(self.settled.rules.offset)
 
 
@@ -72,7 +71,7 @@ class NotFormedError(Exception):
 
 
 def require_formed(is_formed: bool, *reason: str) -> None:
-    """Raise NotFormedError, with the reason if one is given, if the metric is undefined: if `is_formed` is false."""
+    """Raise NotFormedError if `is_formed` is false, because the metric is then undefined; a reason is its message."""
     if not is_formed:
         raise NotFormedError(*reason)
 
@@ -117,11 +116,6 @@ def finite_weights(subject: Subject) -> Array:
 
 
 def mean(numbers: Array) -> float:
-    """Return the mean of some numbers.
-
-    Raises:
-        NotFormedError: there are none.
-    """
     require_formed(numbers.size > 0)
     return float(numbers.mean())
 

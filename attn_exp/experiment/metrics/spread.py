@@ -27,7 +27,7 @@ PRINTED = 0.02
 
 
 def rows_are_distributions(trace: Trace, rules: Rules) -> bool:
-    """Return whether each row of weights is a distribution, judged by the rules, and by the weights if stored."""
+    """Return whether each row of weights is a distribution, by the rules and, if they are stored, by the weights."""
     shares_by_definition = shares_by_rule(rules)
     if trace.weights is None or not shares_by_definition:
         return shares_by_definition and not rules.normalizer.signed
@@ -36,7 +36,7 @@ def rows_are_distributions(trace: Trace, rules: Rules) -> bool:
 
 
 def shares_by_rule(rules: Rules) -> bool:
-    """Return whether the rules make every row of weights sum to 1: no other normalizer, and no extra logit."""
+    """Return whether the rules make every row of weights sum to 1; an extra logit, for example, prevents that."""
     return rules.normalizer.sums_to_one and all(rule.extra(0) is None for rule in rules.scores)
 
 

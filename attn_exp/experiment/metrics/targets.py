@@ -94,7 +94,6 @@ def sink_rate(weights: Array, threshold: float = 0.3) -> float:
 
 
 def shares_of_one_sequence(subject: Subject) -> Array:
-    """Return the weights like `shares`; raise NotFormedError if queries and keys are tokens of different inputs."""
     get_sequence_weights(subject)
     return shares(subject)
 

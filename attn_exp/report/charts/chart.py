@@ -232,7 +232,6 @@ def round_places(low: float, high: float, most: int) -> tuple[float, ...]:
 
 
 def power_ticks(low: float, high: float, length: float) -> Ticks:
-    """Return ticks at powers of ten on a logarithmic axis of `length` inches."""
     first, last = math.ceil(math.log10(low)), math.floor(math.log10(high))
     most = max(2, min(9, int(length * 72 // 22)))  # a tick every 22 points
     values = [10.0**power for power in range(first, last + 1, (last - first) // most + 1)]

@@ -162,7 +162,6 @@ def scale_ticks(low: float, high: float, most: int = PIECES) -> Ticks:
 
 
 def short_title(head: Head, width: float) -> str:
-    """Return the title of a map, shortened to a width so that the number of the head stays."""
     if head.number is None or width_of(head.title) <= width:
         return fitted(head.title, width)
     return f"{fitted(head.variants, width - width_of(f' {head.number}'))} {head.number}"
@@ -274,7 +273,7 @@ def plot_shapes(part: Plot, box: Box) -> Iterator[Shape]:
 
 
 def relative_positions(axis: Axis, values: Array) -> Array:
-    """Return the positions of some values on an axis: 0 at its start, 1 at its end."""
+    # 0 at the start of the axis, 1 at its end
     if axis.log:
         return np.asarray(np.log(values / axis.low) / math.log(axis.high / axis.low))
     return np.asarray((values - axis.low) / (axis.high - axis.low))
@@ -343,5 +342,4 @@ MARKS = {
 
 
 def outline(mark: str, size: float) -> str:
-    """Return the outline of a mark with this diameter."""
     return re.sub(r"-?[.\d]+", lambda number: f"{size * float(number[0]):.3g}", MARKS[mark])

@@ -12,7 +12,6 @@ from attn_exp.report.sections.section import Material, Section
 
 COLUMNS = read_columns(Row, Timing)
 COLUMNS["median_s"] = COLUMNS["median_s"]._replace(name="median ms", unit="ms")
-"""The columns of the comparison, from left to right."""
 
 
 class Table(NamedTuple):
@@ -41,7 +40,6 @@ class Table(NamedTuple):
         return [f"{kind} deep" if head.deep else kind for kind, head in zip(kinds(self.lines), self.head, strict=True)]
 
     def at_depth(self, depth: str) -> Table:
-        """Return the table without the columns that the depth leaves out."""
         if depth == "all":
             return self
         table = self.select_columns([index for index, head in enumerate(self.head) if not head.deep])

@@ -21,7 +21,6 @@ SMALL, WIDE = 6, 8
 """Outputs with at most this many rows and columns are shown as tables of numbers, larger ones as pictures."""
 
 MOST_HEADS = 4
-"""Maximum number of heads shown."""
 
 
 def parts(material: Material) -> list[dict[str, Any]]:
@@ -48,7 +47,6 @@ def group_steps(comparison: Comparison) -> Iterator[tuple[list[Row], list[Step]]
 
 
 def make_ladder(comparison: Comparison, rows: Sequence[Row], steps: Sequence[Step], scale: Colours) -> dict[str, Any]:
-    """Return the data of a ladder that leads to a group of rows."""
     start, max_diff = steps[0].against, rows[0].max_diff
     traces = [comparison.traces[start], *(trace_of(comparison, step) for step in steps)]
     outputs = [trace.output for trace in traces if trace.output is not None]
@@ -86,7 +84,6 @@ def trace_of(comparison: Comparison, step: Step) -> Trace:
 def draw_arrays(
     comparison: Comparison, variant: str, trace: Trace, scale: Colours, largest_number: float
 ) -> Iterator[Drawn]:
-    """Yield the weights of each head and the output of a rung, as far as its `trace` has them."""
     heads = () if trace.weights is None else tuple(trace.weights)
     for number, matrix in enumerate(heads[:MOST_HEADS], start=1):
         title = "weights" if len(heads) == 1 else f"head {number}"
