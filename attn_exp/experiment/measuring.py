@@ -139,10 +139,10 @@ def measure_spread(trace: Trace, rules: Rules) -> Columns:
     Only rows that sum to 1 have an entropy. For other problems it is NaN, and if no problem has one, it is left out.
     """
     columns, summary = dict[str, Array](), trace.summary
-    are_shares: Array | bool = not rules.normalizer.signed
+    is_distribution: Array | bool = not rules.normalizer.signed
     if trace.weights is not None:
         weights = widen(trace.weights)
-        largest, are_shares = largest_weight(weights), are_distributions(weights)
+        largest, is_distribution = largest_weight(weights), are_distributions(weights)
         columns["row_sum_error"] = row_sum_errors(weights)
     elif summary is not None:
         largest = summary.largest_weight
@@ -150,11 +150,13 @@ def measure_spread(trace: Trace, rules: Rules) -> Columns:
         return {}
     sees_key = find_queries_with_keys(largest, trace, rules)
     columns["largest_weight"] = mean_over_seeing(largest, sees_key)
-    is_distribution = (are_shares | ~sees_key).reshape(len(sees_key), -1).all(axis=-1)
-    if shares_by_rule(rules) and is_distribution.any():
+    all_are_distributions = (is_distribution | ~sees_key).reshape(len(sees_key), -1).all(axis=-1)
+    if shares_by_rule(rules) and all_are_distributions.any():
         entropies = entropy(weights) if summary is None else summary.entropy
-        columns["entropy"] = np.where(is_distribution, mean_over_seeing(entropies, sees_key), np.nan)
-        columns["effective_keys"] = np.where(is_distribution, mean_over_seeing(np.exp(entropies), sees_key), np.nan)
+        columns["entropy"] = np.where(all_are_distributions, mean_over_seeing(entropies, sees_key), np.nan)
+        columns["effective_keys"] = np.where(
+            all_are_distributions, mean_over_seeing(np.exp(entropies), sees_key), np.nan
+        )
     return {name: column.tolist() for name, column in columns.items()}
 
 

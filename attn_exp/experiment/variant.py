@@ -252,7 +252,7 @@ def make_rules(settings: Mapping[str, Any], library: Convention, scale: float, p
         masks=mask_rules,
         scores=make_all("score", settings["score"]),
         normalizer=normalizer(settings["normalizer"]),
-        offset=first_position(find_alignment(settings["align"], library, mask_rules, problem), mask_rules, problem),
+        offset=find_offset(find_alignment(settings["align"], library, mask_rules, problem), mask_rules, problem),
         softmax_dtype=library.softmax_dtype,
         bend_last=library.caps_last,
     )
@@ -272,7 +272,7 @@ def find_alignment(setting: str | None, library: Convention, mask_rules: tuple[M
     return "before_filler" if has_filler else library.align
 
 
-def first_position(align: str, mask_rules: tuple[Mask, ...], problem: Problem) -> int:
+def find_offset(align: str, mask_rules: tuple[Mask, ...], problem: Problem) -> int:
     rows, keys = len(problem.tokens), problem.keys
     before_filler = AllOf(mask_rules).unpadded(keys) - rows
     return {"top_left": 0, "after_past": problem.past, "before_filler": before_filler, "bottom_right": keys - rows}[
@@ -281,18 +281,18 @@ def first_position(align: str, mask_rules: tuple[Mask, ...], problem: Problem) -
 
 
 def find_misfits(
-    rules: Rules, positions: tuple[Position, ...], head: int, size: int, problem: Problem
+    rules: Rules, positions: tuple[Position, ...], head_count: int, head_size: int, problem: Problem
 ) -> Iterator[str | None]:
     for rule in (*rules.masks, *rules.scores):
-        yield rule.misfit(head, len(problem.tokens), problem.keys)
+        yield rule.misfit(head_count, len(problem.tokens), problem.keys)
     for score in rules.scores if problem.q is not None else ():
-        yield score.misfit_size(size)
+        yield score.misfit_size(head_size)
     if not rules.normalizer.takes_extra and any(rule.extra(0) is not None for rule in rules.scores):
         yield f"normalizer={rules.normalizer.name} weighs each key independently, so score=sink would have no effect"
     for position in positions:
         if position.changes_x and problem.x is None:
             yield f"position={registry.name_of(position)} is added to x, but this problem has no x"
-        yield position.misfit(size)
+        yield position.misfit(head_size)
 
 
 def refuse_overflow(rules: Rules, problem: Problem, convention: str) -> None:

@@ -36,7 +36,7 @@ BOOKTABS, FONTENC = r"\usepackage{booktabs}", r"\usepackage[T1]{fontenc}"
 class Table(NamedTuple):
     """A table whose cells are plain text.
 
-    `name`: the name of its file.
+    `name`: its name, which is also that of its file.
     `head`: the column heads.
     `deep`: the indices of the lines that are left out at `report.depth=reading`.
     """
