@@ -1,7 +1,8 @@
 """Compare all variants of a run with the reference and with each other.
 
-`compare` does all of it: `prepare` builds the problem and settles the variants, `tabulate` computes and measures them,
-`complete` adds what only a single run has. `tabulate_seeds` does the work of `tabulate` for many seeds at once.
+`compare` does all of it in three parts. `prepare` builds the problem and settles the variants: it fills in all their
+settings. `tabulate` computes and measures them, and `complete` adds what a sweep does not need. `tabulate_seeds` does
+the work of `tabulate` for many seeds at once.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ from attn_exp.config.schema import Config
 from attn_exp.errors import OwnCodeError, UserError, shown
 from attn_exp.experiment import checks, ladder, long_runs
 from attn_exp.experiment.executing import (
+    compute_trace,
     embed_positions,
     execute,
     find_type,
-    keep,
     merge_and_project,
     prepare_heads,
     round_inputs,
 )
 from attn_exp.experiment.long_runs import Progress
-from attn_exp.experiment.measuring import describe, make_rows, measure, measure_distance
+from attn_exp.experiment.measuring import make_row, make_rows, measure, measure_distance
 from attn_exp.experiment.row import Comparison, Distance, Row
 from attn_exp.experiment.variant import Bind, Settled, baseline, settle
 from attn_exp.forms.trace import CannotStackError, Trace, stack_traces
@@ -50,7 +51,10 @@ def compare(config: Config, bind: Bind | None = None) -> Comparison:
 
 
 def complete(comparison: Comparison, check_names: Sequence[str]) -> Comparison:
-    """Add distances between variants, the ladder steps that explain them, the findings of checks, and verdicts."""
+    """Return a comparison with everything that only a single run has.
+
+    This adds the distances between variants, the ladder steps that explain them, the findings of checks, and verdicts.
+    """
     config, variants = comparison.config, comparison.variants
     steps, rungs = ladder.build_ladders(comparison)
     return replace(
@@ -72,9 +76,9 @@ def tabulate(
 ) -> Comparison:
     """Compute a row for every variant of the configuration, and compare the variants with printed results.
 
-    A sweep needs no more than this; `complete` adds the rest. `under_way` is the forward pass of a model, which the
-    points of a sweep share. If `dtype` is coarser than float64, the inputs are first rounded to it; the error then
-    covers all queries, and the expected outputs are computed in float64 from the same inputs.
+    A sweep needs no more than this; `complete` adds the rest. `under_way` is a forward pass of the run's model that the
+    points of a sweep share. If `dtype` is coarser than float64, the inputs are first rounded to it. The expected
+    outputs are then computed in float64 from the rounded inputs, and the error covers all queries.
 
     Raises:
         UserError: as for `compare`.
@@ -108,7 +112,7 @@ def tabulate(
 
 
 def compute_exact_answer(variant: Settled, problem: Problem) -> oracle.Answer:
-    """Compute the expected answer of a variant, without its mistakes, from a float64 problem."""
+    """Return the answer that a variant would give without its mistakes, from a float64 problem."""
     trace = execute(replace(variant.exact, mistakes=()), problem)
     weights = np.empty(0) if trace.weights is None else trace.weights
     stacked_output = None if trace.output is None else trace.output[None]
@@ -118,7 +122,9 @@ def compute_exact_answer(variant: Settled, problem: Problem) -> oracle.Answer:
 def prepare(
     config: Config, under_way: Pass | None = None, bind: Bind | None = None
 ) -> tuple[Config, Problem, tuple[Settled, ...]]:
-    """Return the settings (completed with those of the model), the problem, and the settled variants.
+    """Return the settings of the run, the problem, and the settled variants.
+
+    The settings are completed with those of the model, if there is one.
 
     Raises:
         UserError: as for `compare`.
@@ -154,9 +160,9 @@ def refuse_if_none_runs(variants: Sequence[Settled]) -> None:
 def compute_all(
     variants: Sequence[Settled], problem: Problem, weights: str, progress: Progress | None
 ) -> tuple[dict[str, Trace], dict[str, float], tuple[Settled, ...]]:
-    """Compute every variant that its form does not refuse.
+    """Compute every variant that is not refused; return the traces, the seconds for each, and the variants.
 
-    Return the traces, the seconds for each, and the variants, with `failed` set where user code returned no result.
+    If the user's own code returned no result, `failed` of its variant says why.
     """
     traces = {variant.name: Trace() for variant in variants}
     seconds, failed = {}, dict[str, str]()
@@ -166,7 +172,7 @@ def compute_all(
         start = perf_counter()
         try:
             if not variant.refused:
-                traces[variant.name] = keep(variant, problem, weights, tell)
+                traces[variant.name] = compute_trace(variant, problem, weights, tell)
                 seconds[variant.name] = perf_counter() - start
         except OwnCodeError as error:
             failed[variant.name] = str(error)
@@ -189,7 +195,12 @@ MOST_ENTRIES, MOST_POINTS = 2**19, 256
 
 
 class Rows(NamedTuple):
-    """The rows of one variant: their number, a row with the values that all share, and the columns that differ."""
+    """The rows of one variant, one for each of several seeds.
+
+    `points`: the number of rows.
+    `shared`: a row whose settings hold for all seeds; its measured columns are placeholders.
+    `columns`: the measured columns by name, with one value per seed.
+    """
 
     points: int
     shared: Row
@@ -199,9 +210,8 @@ class Rows(NamedTuple):
 def tabulate_seeds(config: Config, seeds: Sequence[int]) -> list[list[Rows]]:
     """Return the rows of each variant, in batches of seeds; `config` is the configuration of the first seed.
 
-    Every array gets a leading axis for the seeds. Variants with plain rules whose form has `stacked` are computed for
-    all seeds at once, other variants one seed after the other; in both cases each column is measured for all seeds at
-    once.
+    Every array gets a leading axis for the seeds, so that a column is measured for all seeds at once. A variant is also
+    computed for all seeds at once if `can_stack` allows it, and for one seed after the other if not.
 
     Raises:
         CannotStackError: the points cannot be stacked; compute each of them separately.
@@ -218,7 +228,7 @@ def tabulate_seeds(config: Config, seeds: Sequence[int]) -> list[list[Rows]]:
 
 
 def count_points_per_stack(problem: Problem, variants: Sequence[Settled]) -> int:
-    """Return the maximum number of points in a stack; below 2 if the arrays are too large for stacking to pay off."""
+    """Return how many points a stack may have; fewer than 2 if the arrays are so large that stacking does not pay."""
     width = max((side.shape[1] for side in (problem.q, problem.k, problem.v) if side is not None), default=1)
     pairs = len(problem.tokens) * problem.keys
     largest = max(pairs * max(width, *(5 * variant.head for variant in variants)), problem.keys * width * width)
@@ -234,7 +244,7 @@ def tabulate_stack(
     traces = {
         variant.name: trace_stack(variant, problem)
         if can_stack(variant, problem, config.weights)
-        else stack_traces([keep(variant, single, config.weights) for single in problems])
+        else stack_traces([compute_trace(variant, single, config.weights) for single in problems])
         for variant in runnable
     }
     expected = oracle.answer_all({variant.name: variant.question for variant in runnable}, problem)
@@ -242,7 +252,7 @@ def tabulate_stack(
     return [
         Rows(
             points=len(seeds),
-            shared=describe(variant, config, first_problem, traces.get(variant.name, Trace()), {}),
+            shared=make_row(variant, config, first_problem, traces.get(variant.name, Trace()), {}),
             columns=numbers.get(variant.name, {}),
         )
         for variant in variants

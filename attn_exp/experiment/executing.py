@@ -1,7 +1,7 @@
 """Run a variant on a problem, with its form or as a recipe of steps; round inputs to a dtype; measure the time.
 
-From x to the output: `embed_positions`, `prepare_heads`, the form's `attend`, `replace_empty_rows`,
-`merge_and_project`. A variant with mistakes runs as a `Recipe` instead: the same in steps that can be replaced.
+A form runs in this order: `embed_positions`, `prepare_heads`, `attend` of the form, `replace_empty_rows`,
+`merge_and_project`. A variant with mistakes runs as a `Recipe` instead, in which every step can be replaced.
 """
 
 from __future__ import annotations
@@ -35,9 +35,12 @@ def execute(settled: Settled, problem: Problem) -> Trace:
     return run_form(settled, problem, settled.member.attend)
 
 
-def keep(settled: Settled, problem: Problem, weights: str, tell: Callable[[float], None] | None = None) -> Trace:
-    """Compute the variant; `weights` says whether its trace keeps full weights, a summary, or what the form stores.
+def compute_trace(
+    settled: Settled, problem: Problem, weights: str, tell: Callable[[float], None] | None = None
+) -> Trace:
+    """Return the trace of a variant, with as much of its weights as the setting `weights` asks for.
 
+    `full` keeps the matrix of each head, `blocks` only a summary of them, and `auto` what the form stores anyway.
     If the problem has no values, the weights are its result and are kept in full.
     """
     kept = "full" if problem.v is None else weights
@@ -49,7 +52,7 @@ def keep(settled: Settled, problem: Problem, weights: str, tell: Callable[[float
 
 
 def run_form(settled: Settled, problem: Problem, attend: Callable[..., Trace]) -> Trace:
-    """Run the problem through a form, or through a recipe if the variant has mistakes."""
+    """Run the problem through a form; through a recipe if the variant has mistakes."""
     if settled.mistakes:
         return run_with_mistakes(settled, problem)
     if settled.own is not None and settled.own.layer:
@@ -115,9 +118,9 @@ def embed_positions(settled: Settled, problem: Problem) -> Problem:
 
 
 def first_position(settled: Settled, problem: Problem) -> int:
-    """Return the position of the first query: after the past, if there is one, else its offset among the keys.
+    """Return the position of the first query: the number of past tokens, or if there are none, its offset in the keys.
 
-    A library may ignore the past in its masks; positions still count it, and then differ from the offset of the masks.
+    This may differ from the offset of the masks: a library may ignore the past in its masks, but positions count it.
     """
     return problem.past if problem.past else int(settled.rules.offset)
 
@@ -148,9 +151,10 @@ def float_info(dtype: Any) -> Any:
 
 
 def round_inputs(problem: Problem, dtype: Any) -> Problem:
-    """Return the problem with its inputs rounded to a dtype, and q, k and v projected again in that dtype.
+    """Return the problem with its inputs rounded to a dtype.
 
-    The result includes the rounding errors of the projection, which rounding q, k and v alone would leave out.
+    If there is an x, q, k and v are projected again in that dtype, so that they have the rounding errors of a
+    projection too.
     """
     arrays = {name: cast(getattr(problem, name), dtype) for name in ("x", "memory", "q", "k", "v", "weights")}
     if problem.x is None:
@@ -166,20 +170,20 @@ def cast(array: Array | None, dtype: Any) -> Any:
 # Time and peak memory
 
 TIMING_BUDGET = 0.005
-"""Seconds for timing all variants of a run together; a variant that takes longer than its share runs once."""
+"""Seconds for timing all variants of a run together. A variant that takes longer than its share runs only once."""
 
 SLOW = 0.5
-"""Seconds above which a variant is not run again: its time is that of the comparison, and its peak memory is not
-measured, since tracing makes Python loops several times slower."""
+"""A variant that takes more seconds than this is not run again. Its time is then that of the comparison, and its peak
+memory is not measured, since tracing makes Python loops several times slower."""
 
 
 def measure(
     variants: Sequence[Settled], problem: Problem, known_seconds: Mapping[str, float] | None = None
 ) -> tuple[Timing, ...]:
-    """Run every variant as often as its share of the budget allows, and once more to measure its peak memory.
+    """Return the time and the peak memory of every variant that is not refused.
 
-    `known_seconds` has the time of each variant in an earlier run; slow variants are not run again and have no peak
-    memory.
+    Each runs as often as its share of `TIMING_BUDGET` allows, and once more for its peak memory. `known_seconds` has
+    the time of each variant in an earlier run; those that were slow are not run again.
     """
     runnable = [variant for variant in variants if not variant.refused]
     budget, seconds = TIMING_BUDGET / len(runnable), known_seconds or {}
@@ -199,12 +203,12 @@ def measure_one(settled: Settled, problem: Problem, budget: float, known_seconds
         median_s=sorted(times)[len(times) // 2],
         minimum_s=min(times),
         runs=len(times),
-        peak_bytes=None if times[0] >= SLOW else peak_bytes(settled, problem),
+        peak_bytes=None if times[0] >= SLOW else measure_peak_bytes(settled, problem),
     )
 
 
-def peak_bytes(settled: Settled, problem: Problem) -> int:
-    """Return the peak of allocated bytes, measured in a separate run because tracing is slow."""
+def measure_peak_bytes(settled: Settled, problem: Problem) -> int:
+    """Return the peak of allocated bytes in a run of its own, since tracing is slow."""
     tracemalloc.start()
     try:
         execute(settled, problem)
@@ -231,7 +235,7 @@ def make_recipe(settled: Settled) -> Recipe:
 def make_input(settled: Settled, problem: Problem) -> Given:
     """Return the input of the recipe: x, or q, k and v if there is no x or if key/value heads are pooled.
 
-    There are none if the problem starts from given weights.
+    The input is empty if the problem starts from given weights.
     """
     heads = settled.heads
     if problem.weights is not None:
@@ -246,7 +250,9 @@ def make_input(settled: Settled, problem: Problem) -> Given:
 
 
 def compute_stages(recipe: Recipe, settled: Settled, problem: Problem, copies: int = 1) -> Stages:
-    """Return every stage of `copies` copies of a problem, `[n h t ...]`, for recipes that treat each copy differently.
+    """Return every stage `[n h t ...]` of a problem, by name; n is the number of `copies`.
+
+    Copies of one problem are for a recipe that treats each of them differently.
 
     Raises:
         ValueError: a step cannot be applied to these shapes.
@@ -266,7 +272,7 @@ def compute_stages(recipe: Recipe, settled: Settled, problem: Problem, copies: i
 
 
 def mix_given_weights(recipe: Recipe, settled: Settled, problem: Problem, copies: int = 1) -> Stages:
-    """Return the stages of `copies` copies of a problem that starts from given weights, `[n h t ...]`."""
+    """Return the stages `[n h t ...]` of a problem that starts from given weights; n is the number of `copies`."""
     assert problem.weights is not None and problem.v is not None
     rows, keys = problem.weights.shape
     v = np.repeat(split(problem.v, settled.heads.shared)[None], copies, axis=0)
@@ -286,10 +292,10 @@ def project_output(recipe: Recipe, stages: Stages, problem: Problem) -> Array:
 
 
 def run_with_mistakes(settled: Settled, problem: Problem) -> Trace:
-    """Compute a variant with its mistakes and return every stage, `[h t ...]`.
+    """Return every stage `[h t ...]` of a variant, computed with its mistakes.
 
     Raises:
-        UserError: a mistake has an effect only across several calls, or cannot be applied to these shapes.
+        UserError: a mistake cannot be applied to these shapes, or shows only across several calls.
     """
     recipe = fill_empty_rows(mistakes.apply_mistakes(settled.mistakes, make_recipe(settled)), settled.empty)
     try:
@@ -301,13 +307,14 @@ def run_with_mistakes(settled: Settled, problem: Problem) -> Trace:
 
 
 def try_stages(recipe: Recipe, settled: Settled, problem: Problem) -> Stages | None:
+    """Return every stage `[h t ...]` of a recipe; None if one of its steps cannot be computed."""
     shared = settled.heads.shared
     try:
         with np.errstate(all="ignore"):
             arrays = {name: array[0] for name, array in compute_stages(recipe, settled, problem).items()}
     except (ValueError, IndexError, ZeroDivisionError):
         return None
-    for name in {"k", "v"} & arrays.keys():
+    for name in {"k", "v"} & arrays.keys():  # heads that were repeated for the query heads: keep one of each
         if len(arrays[name]) != shared:
             step = 1 if settled.tiled else max(len(arrays[name]) // shared, 1)
             arrays[name] = arrays[name][::step][:shared]
@@ -324,8 +331,8 @@ STEP_INPUTS = {
 def find_departures(settled: Settled, problem: Problem, trace: Trace) -> tuple[str, ...]:
     """Return the stages of a variant that do not follow from its earlier stages by the definition of attention.
 
-    Each step of the right recipe is applied to the stages that the variant's trace recorded, so a mistake is reported
-    where it is made and not in every later stage. A stage with the wrong shape is reported too.
+    The right steps are applied to the stages in the variant's own trace. So a mistake is reported only where it is
+    made, not in every later stage. A stage with the wrong shape is reported too.
     """
     recipe, inputs_of, not_compared = (
         fill_empty_rows(make_recipe(settled), settled.empty),
@@ -345,7 +352,7 @@ def find_departures(settled: Settled, problem: Problem, trace: Trace) -> tuple[s
 
 
 def apply_to(recorded: Stages, step: Step, stages: Sequence[str], setup: Setup, *arguments: Any) -> Array:
-    """Apply a step to the recorded `stages`, or to its own arguments if these are missing or do not fit."""
+    """Apply a step to the recorded `stages`; to its own arguments if a stage is missing or has the wrong shape."""
     replaced = [recorded.get(name, array) for name, array in zip(stages, arguments, strict=False)]
     try:
         return np.asarray(step(setup, *replaced, *arguments[len(replaced) :]))

@@ -1,9 +1,9 @@
 """Explain why two rows differ, with a ladder from one to the other that changes one setting at a time.
 
-Each rung is an ordinary variant, settled and executed on the problem of the run. Settings are changed in the order of
-the pipeline, and each step reports how much it changes the output of the previous rung. Rungs in other orders show
-whether the order matters. The idea comes from Fawcett and Hoos 2016, "Analysing differences between algorithm
-configurations through ablation".
+Each rung of the ladder is an ordinary variant, executed on the problem of the run. A step leads from one rung to the
+next: it changes one setting, in the order of the pipeline, and reports how much that changes the output. Rungs in other
+orders show whether the order matters. The idea comes from Fawcett and Hoos 2016, "Analysing differences between
+algorithm configurations through ablation".
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ PIPELINE = (
     "position", "head", "kv_head", "scale", "score", "mask", "mask_join", "align", "normalizer",
     "output_projection", "convention", "mistake",
 )  # fmt: skip
-"""Settings in the order in which a ladder changes them. Before these changes, the form becomes the plainest one that
-computes the same function as the first row; after them, it becomes that of the other row."""
+"""Settings in the order in which a ladder changes them. The form may change too: before all settings to the plainest
+form that computes the same function, and after them to the form of the other row."""
 
 ALL_ORDERS_OF = 5
-"""Up to this many settings, all orders are tried; for more settings, only one."""
+"""With up to this many settings to change, all orders are tried; with more, only one."""
 
 SMALL, LARGE = 2**14, 2**24
-"""Numbers of weights `[h t s]`: up to `SMALL`, all orders are tried; up to `LARGE`, one order. Above that, rungs would
-take too much memory and time."""
+"""Limits of the number of weights `[h t s]`: up to `SMALL`, all orders are tried, and up to `LARGE`, one order. With
+more weights, no rung is computed, since that would take too much memory and time."""
 
 TOGETHER, TOO_LARGE = "changed together: no variant in between", "changed together: too many weights for single steps"
 
@@ -51,28 +51,34 @@ Settings = Mapping[str, Any]
 
 
 class Rung(NamedTuple):
-    """An intermediate variant: its form, settings, trace and dtype, and the name of the row that it equals, if any."""
+    """A variant on the way from one row to another.
+
+    `chosen`: its settings.
+    `dtype`: the dtype that it was computed in.
+    `row`: the name of the row that it equals; empty if it equals none.
+    """
 
     form: str
     chosen: Settings
     trace: Trace
-    kind: np.dtype[Any]
+    dtype: np.dtype[Any]
     row: str = ""
 
 
 FindRung = Callable[[frozenset[str]], Rung | None]
-"""Takes the names of settings, and returns the rung that has these settings of the end row and all others of the start
-row; None if that rung cannot be computed."""
+"""Takes the names of some settings. Returns the rung that has these settings of the end row, and all other settings of
+the start row; None if that rung cannot be computed."""
 
 
 def build_ladders(comparison: Comparison) -> tuple[tuple[Step, ...], dict[tuple[str, int], Trace]]:
-    """Return the steps from the baseline row to every other row, and the traces of small rungs that equal no row.
+    """Return the steps from the baseline row to every other row, and the traces of the rungs between them.
 
-    A trace has the weights and the output of the rung; its key is the variant and the number of the step.
+    Such a trace has only the weights and the output, and is left out if they are large. Its key is the variant and the
+    number of the step.
     """
     config, problem, rows = comparison.config, comparison.problem, dict[str, Rung]()
     for settled in (variant for variant in comparison.variants if not variant.refused):
-        trace, chosen = comparison.traces[settled.name], settings_of(settled, config, problem)
+        trace, chosen = comparison.traces[settled.name], collect_settings(settled, config, problem)
         rows[settled.name] = Rung(str(settled.form), chosen, trace, settled.computed_in, settled.name)
     start = baseline(config, comparison.variants).name
     steps, rungs = list[Step](), dict[tuple[str, int], Trace]()
@@ -85,8 +91,8 @@ def build_ladders(comparison: Comparison) -> tuple[tuple[Step, ...], dict[tuple[
     return tuple(steps), rungs
 
 
-def settings_of(settled: Settled, config: Config, problem: Problem) -> dict[str, Any]:
-    """Return a variant's settings; those without effect on this problem get their neutral value."""
+def collect_settings(settled: Settled, config: Config, problem: Problem) -> dict[str, Any]:
+    """Return a variant's settings by name; those without effect on this problem get their neutral value."""
     chosen = merge_settings(config.variant[settled.name], config)
     shared_by_default = count_heads(settled.head, None, problem).shared
     chosen["kv_head"] = None if settled.heads.shared == shared_by_default else settled.heads.shared
@@ -107,12 +113,15 @@ def list_differing(one: Settings, other: Settings) -> list[str]:
 def climb_ladder(
     config: Config, problem: Problem, rows: Sequence[Rung], start: Rung, end: Rung
 ) -> Iterator[tuple[Step, Rung]]:
-    """Yield each step from one row to another, and the rung that it leads to; a rung may equal one of the `rows`."""
+    """Yield each step from one row to another, and the rung that it leads to.
+
+    A rung that equals one of the `rows` is not computed again.
+    """
     if len(start.chosen["mask"]) < 2:
         start = start._replace(chosen={**start.chosen, "mask_join": end.chosen["mask_join"]})
     weight_count = max(rung.chosen["head"] for rung in (start, end)) * len(problem.tokens) * problem.keys
-    is_shared = start.form == end.form and weight_count <= SMALL and not forms.is_own(start.form)
-    form = start.form if is_shared else forms.form(start.form).plainest
+    keeps_form = start.form == end.form and weight_count <= SMALL and not forms.is_own(start.form)
+    form = start.form if keeps_form else forms.form(start.form).plainest
 
     @functools.cache
     def rung_with(final: frozenset[str]) -> Rung | None:
@@ -143,7 +152,7 @@ def climb_ladder(
                 moved=moved,
                 total=measure_difference(start, current),
                 sameness=describe_closeness(
-                    get_answer(previous.trace), get_answer(current.trace), forms.coarser(previous.kind, current.kind)
+                    get_answer(previous.trace), get_answer(current.trace), forms.coarser(previous.dtype, current.dtype)
                 ),
                 least=min(finite_differences, default=math.nan),
                 most=max(finite_differences, default=math.nan),
@@ -158,10 +167,9 @@ def climb_ladder(
 def walk_steps(
     start: Rung, end: Rung, form: str, rung_with: FindRung
 ) -> Iterator[tuple[list[str], frozenset[str], Rung, Rung]]:
-    """Yield each step from one rung to another: the settings that change, and the rungs before and after.
+    """Yield each step from one rung to another: the names of what changes, the settings among them, and both rungs.
 
-    The second item is the set of settings that get their final value in this step; it is empty if only the form
-    changes. If a rung cannot be computed, its step is merged with the next one.
+    The settings are the names without `form`. If a rung cannot be computed, the step to it is merged with the next one.
     """
     differing_settings = list_differing(start.chosen, end.chosen)
     form_first, form_last = (
@@ -178,6 +186,7 @@ def walk_steps(
 
 
 def find_or_compute(config: Config, problem: Problem, rows: Sequence[Rung], form: str, chosen: Settings) -> Rung | None:
+    """Return the row with this form and these settings, or else a new rung; None if it cannot be computed."""
     for row in rows:
         if row.form == form and not list_differing(row.chosen, chosen):
             return row._replace(chosen=chosen)
@@ -189,7 +198,10 @@ def find_or_compute(config: Config, problem: Problem, rows: Sequence[Rung], form
 
 
 def measure_all_orders(change: frozenset[str], other_changes: list[frozenset[str]], rung_with: FindRung) -> list[float]:
-    """Return how much a change affects the output after each subset of the other changes for which both rungs exist."""
+    """Return how much a change affects the output, once for each subset of the other changes that may come before it.
+
+    A subset is left out if the rung before or after the change cannot be computed.
+    """
     subsets = itertools.chain.from_iterable(
         itertools.combinations(other_changes, count) for count in range(len(other_changes) + 1)
     )

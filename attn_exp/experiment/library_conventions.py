@@ -17,16 +17,20 @@
 | `onnx_old` | may attend | first at first | NaN | input dtype |
 
 All except `onnx_old` cap logits before masking and give query head i the key/value head `i // (h / g)`. `onnx_old` is
-ONNX's reference code of version 1.19: up to 1.21 it capped after masking, which leaks weight to masked keys, so that
-with a cap every row has keys; up to 1.19 it gave query head i the key/value head `i mod g`.
+ONNX's reference code of version 1.19. Up to 1.21, it capped after masking; a cap then leaks weight to masked keys, so
+that every row has keys. Up to 1.19, it gave query head i the key/value head `i mod g`.
 
-Scores minus 1e9 are rounded to the dtype of the layer, so the result of a row without keys depends on that dtype.
-Neighbouring numbers near 1e9 differ by 64 in float32, which is Keras's default: scores of magnitude up to 32 all become
-the same number, and the row gives the mean of all values; if scores are larger, the largest win. In float16
-neighbouring numbers near 65504 differ by 32, scores of -16 and below become -inf, and a row with only such scores is
-NaN. In float64 the row is as if nothing were masked, to six decimals. In bfloat16 neighbouring numbers near 1e9 differ
-by 4 million, and the row gives the mean. All this was observed on JAX. On PyTorch and NumPy a float64 layer returns
-float32; on PyTorch a float16 layer subtracts 1e9, and the row is NaN.
+Scores minus 1e9 are rounded to the dtype of the layer, so the result of a row without keys depends on that dtype:
+
+- float32, Keras's default: neighbouring numbers near 1e9 differ by 64. Scores of magnitude up to 32 all become the same
+  number, and the row gives the mean of all values. If scores are larger, the largest win.
+- float16: neighbouring numbers near 65504 differ by 32. Scores of -16 and below become -inf, and a row with only such
+  scores is NaN.
+- float64: the row is as if nothing were masked, to six decimals.
+- bfloat16: neighbouring numbers near 1e9 differ by 4 million, and the row gives the mean.
+
+All this was observed on JAX. On PyTorch and NumPy, a float64 layer returns float32. On PyTorch, a float16 layer
+subtracts 1e9, and the row is NaN.
 """
 
 from __future__ import annotations
@@ -54,10 +58,10 @@ class Convention:
     `source`: where this behaviour is documented.
     `blocks`: whether True in a boolean mask means blocked.
     `align`: which key the first query is aligned with, `top_left` or `bottom_right`.
-    `cached`: whether a causal mask counts the past keys of a cache, so that queries come after them.
-    `knows_filler`: whether `bottom_right` means the last key of the sequence, before its padding.
-    `empty`: the result of a row without keys: `zeros`, `nan`, the `mean` of all values, or a name in `TAKEN`, for the
-    softmax of its scores minus that number, in the dtype of the softmax.
+    `cached`: whether a causal mask counts the past keys of a cache, so that the queries come after them.
+    `knows_filler`: whether `bottom_right` means the last key before the padding.
+    `empty`: the result of a row without keys: `zeros`, `nan` or the `mean` of all values. A name in `SUBTRACTED`, such
+        as `less_1e9`, means the softmax of the row's scores minus that number, in the dtype of the softmax.
     `softmax_dtype`: the dtype of the softmax; None means that of the input.
     `caps_last`: whether logits are capped after masking.
     `tiled`: whether query head i takes the key/value head `i mod g`.
@@ -114,10 +118,10 @@ CONVENTIONS = {
 
 
 def convention(name: str) -> Convention:
-    """Return the convention of that name; `none` is this project's own, which follows `torch_sdpa`.
+    """Return a convention by its name; `none` is this project's own.
 
     Raises:
-        UserError: there is no such convention.
+        UserError: there is no convention of that name.
     """
     conventions = {"none": OWN, **CONVENTIONS}
     if name not in conventions:
@@ -126,13 +130,16 @@ def convention(name: str) -> Convention:
 
 
 def mask_leaks(rules: Rules) -> bool:
-    """Return whether score rules applied after masking make masked logits finite, so that every row has keys."""
+    """Return whether masked keys still get weight, because score rules applied after masking make their logits finite.
+
+    Every row then has keys.
+    """
     masked_logit = functools.reduce(lambda logit, rule: rule.bend(logit), rules.scores, -math.inf)
     return rules.bend_last and math.isfinite(masked_logit)
 
 
 def fill_empty_rows(recipe: Recipe, empty: str) -> Recipe:
-    """Return a recipe in which rows without keys give the result of the convention (`empty`) instead of zeros."""
+    """Return a recipe in which rows without keys give the result that `empty` names (see `Convention`), not zeros."""
     if empty == "zeros":
         return recipe
 
@@ -162,7 +169,7 @@ def sees_nothing(masked: Array) -> Array:
 
 
 def replace_empty_rows(stages: Trace, rules: Rules, empty: str) -> Trace:
-    """Replace the zeros of rows without keys with the result of a convention (`empty`)."""
+    """Return the stages of a form with the result that `empty` names (see `Convention`) in rows without keys."""
     q, k, v = stages.q, stages.k, stages.v
     if empty == "zeros" or q is None or k is None or mask_leaks(rules):
         return stages

@@ -24,18 +24,23 @@ FLOAT_BYTES, NAME_BYTES = 8, 150
 """The bytes of a float64, and of the name of a token in memory and on disk."""
 
 SMALL, GIB = 1 << 26, 1 << 30
-"""Needs below `SMALL` bytes always fit, so free memory is not queried; `GIB` is one GiB in bytes."""
+"""Up to `SMALL` bytes always fit, so the free memory is not queried. `GIB` is one GiB in bytes."""
 
 INPUTS, PROJECTIONS = 10, len(MATRICES) + 7
-"""How many arrays of the size of x a run holds at once (x, q, k, v, contexts, outputs and write buffers), and how many
-of the size of a projection, counting the reference's W_o as lists of Python floats."""
+"""How many arrays a run holds at once: of the size of x (x, q, k, v, contexts, outputs and write buffers), and of the
+size of a projection. The reference has W_o as lists of Python floats, which count as several arrays."""
 
 FULL_MATRIX_SETTINGS = ("check", "dtype", "metrics")
-"""Settings that need full matrices of every variant."""
 
 
 class Estimate(NamedTuple):
-    """A memory estimate: the bytes, the setting that causes them, what they are for, and what to do instead."""
+    """How much memory some arrays of a run need, with the words for the message if that is too much.
+
+    `size`: the number of bytes.
+    `setting`: the setting that makes the arrays so large.
+    `purpose`: what they are for.
+    `instead`: what the user can do instead.
+    """
 
     size: int
     setting: str
@@ -68,7 +73,10 @@ def refuse_too_large_inputs(config: Config) -> None:
 
 
 def estimate_all(config: Config, size: tuple[int, int]) -> Iterator[Estimate]:
-    """Estimate the bytes for an x of this size, the cross-attention memory, the projections and the matrices."""
+    """Yield an estimate each for x, for the cross-attention memory, for the projections, and for the matrices.
+
+    `size` is the number of rows and columns of x.
+    """
     (rows, width), memory = size, sources.memory_size(config, size)
     (keys, key_width), instead = memory or size, "choose fewer tokens"
     columns = max(widths(config.projections, width).values()) if config.projections.source != "none" else 0
@@ -88,13 +96,13 @@ def estimate_all(config: Config, size: tuple[int, int]) -> Iterator[Estimate]:
 
 
 def estimate_matrices(config: Config, rows: int, keys: int) -> Estimate:
-    """Estimate the bytes for the logits and weights `[h t s]` of all variants together."""
+    """Return the estimate for the logits and weights `[h t s]` of all variants together."""
     sizes = {name: count_matrix_bytes(variant, config, rows, keys) for name, variant in config.variant.items()}
     needed = max(sizes.values()) if config.weights == "blocks" else sum(sizes.values())
     request = next((f"{name}=" for name in FULL_MATRIX_SETTINGS if getattr(config, name)), "")
     largest = "weights=full" if config.weights == "full" else f"variant {max(sizes, key=sizes.__getitem__)}"
     instead = (
-        "choose fewer tokens, or leave it out"
+        f"choose fewer tokens, or leave out {request}"
         if request
         else "use variant=[blockwise] with weights=auto, which stores no full matrix"
     )
@@ -109,17 +117,17 @@ def estimate_matrices(config: Config, rows: int, keys: int) -> Estimate:
 def count_matrix_bytes(variant: Variant, config: Config, rows: int, keys: int) -> int:
     if variant.form not in forms.names() and not forms.is_own(variant.form):
         return 0  # an unknown form is refused later
-    # with one of these settings, the matrix form runs in `longdouble` as well: five stages in each
+    # with one of these settings, the matrix form runs twice, the second time in `longdouble`: five stages in each run
     is_compared = any(getattr(config, name) for name in FULL_MATRIX_SETTINGS)
     count = 10 if is_compared else max(forms.form(variant.form).matrices, int(config.weights == "full"))
     return count * FLOAT_BYTES * rows * keys * (variant.head or config.head)
 
 
 def refuse_too_large(needs: Iterable[Estimate]) -> None:
-    """Refuse a run whose arrays do not all fit into memory, and name the largest memory need.
+    """Refuse a run whose arrays do not all fit into memory.
 
     Raises:
-        UserError: they do not fit; the message gives the sizes, the free memory, and what to do instead.
+        UserError: they do not fit; the message names the largest, the free memory, and what to do instead.
     """
     estimates = list(needs)
     total = sum(estimate.size for estimate in estimates)
@@ -159,7 +167,10 @@ class Progress:
     shown: float = 0.0
 
     def tell(self, text: str, parts: int, done: int, share: float = 0.0, last: bool = False) -> None:
-        """Show that `done` parts and a `share` of the next one are complete, if a line is due or this is the `last`."""
+        """Show how far the work is: `done` of all `parts`, and a `share` of the next one.
+
+        Nothing is shown before a line is due, unless it is the `last`.
+        """
         now, is_terminal, fraction = monotonic(), self.stream.isatty(), (done + share) / max(parts, 1)
         wait = REDRAW if is_terminal else EVERY
         if last or now >= (self.shown + wait if self.shown else self.started + PATIENCE):
@@ -176,7 +187,12 @@ class Progress:
 
 @dataclass
 class PointProgress(Progress):
-    """The progress line of a sweep, with the number of points in total, cached, computed since, and failed."""
+    """The progress line of a sweep.
+
+    `points`: the number of all points.
+    `cached`, `done`: how many were computed before, and how many since.
+    `failed`: how many points failed.
+    """
 
     points: int = 0
     cached: int = 0

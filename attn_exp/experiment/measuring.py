@@ -1,9 +1,9 @@
 """Compute the table row of each variant: its error, distance from other variants, and spread of weights.
 
-Everything is computed for many problems at a time: the seeds of a sweep are the first axis of every stage and output,
-`[n ...]`, and a run is a stack of one problem. Means and sums run over the numbers of a problem in memory order, so
-that each problem gets exactly the same bits as if it were computed alone. To add a column, add a field to `Row` and a
-line here.
+Everything is computed for many problems at a time. They are the first axis of every stage and output, `[n ...]`: a
+sweep stacks the problems of its seeds, and a run is a stack of one. Means and sums run over the numbers of a problem in
+memory order, so that each problem gets exactly the same bits as if it were computed alone. To add a column, add a field
+to `Row` and a line here.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ def make_rows(
         for name, columns in measure(runnable, stacks, expected, baseline(config, runnable).name).items()
     }
     return tuple(
-        describe(variant, config, problem, traces[variant.name], numbers.get(variant.name, {})) for variant in variants
+        make_row(variant, config, problem, traces[variant.name], numbers.get(variant.name, {})) for variant in variants
     )
 
 
-def describe(settled: Settled, config: Config, problem: Problem, trace: Trace, numbers: Mapping[str, Any]) -> Row:
-    """Return the row of a variant with these measurements; missing ones are NaN.
+def make_row(settled: Settled, config: Config, problem: Problem, trace: Trace, numbers: Mapping[str, Any]) -> Row:
+    """Return the row of a variant; `numbers` has its measurements by column, and missing ones become NaN.
 
-    `flops` counts one multiplication and one addition per term of `q k^T` and of `weights v`, but not scaling, softmax
-    and projections. Source: FlashAttention, `benchmarks/benchmark_flash_attention.py`.
+    `flops` counts one multiplication and one addition per term of `q k^T` and of `weights v`. It leaves out scaling,
+    softmax and projections. Source: FlashAttention, `benchmarks/benchmark_flash_attention.py`.
     """
     measured: dict[str, Any] = {name: math.nan for name, column in COLUMNS.items() if column.summed}
     measured |= {"checked": 0, "same_as": "", **settled.words, **numbers}
@@ -82,9 +82,9 @@ def describe(settled: Settled, config: Config, problem: Problem, trace: Trace, n
 def measure(
     variants: Sequence[Settled], traces: Mapping[str, Trace], expected: Mapping[str, oracle.Answer], against: str
 ) -> dict[str, Columns]:
-    """Return the measured columns of each variant by name, one value per problem; traces stack the problems, `[n ...]`.
+    """Return the measured columns of each variant by name, with one value per problem.
 
-    `against` is the variant of the baseline row.
+    `traces` are stacks of problems, `[n ...]`. `against` is the variant of the baseline row.
     """
     dtypes = {variant.name: variant.computed_in for variant in variants}
     letters_by_variant = assign_letters({variant.name: traces[variant.name] for variant in variants}, dtypes)
@@ -136,30 +136,32 @@ def measure_distance(one: Trace, other: Trace, dtype: Any = None) -> Columns:
 def measure_spread(trace: Trace, rules: Rules) -> Columns:
     """Return the columns on the spread of weights over keys: means over heads and over the queries that see a key.
 
-    If rows do not sum to 1, the entropy is left out or NaN.
+    Only rows that sum to 1 have an entropy. For other problems it is NaN, and if no problem has one, it is left out.
     """
     columns, summary = dict[str, Array](), trace.summary
-    are_shares: Array | bool = not rules.normalizer.signed
+    is_distribution: Array | bool = not rules.normalizer.signed
     if trace.weights is not None:
         weights = widen(trace.weights)
-        largest, are_shares = largest_weight(weights), are_distributions(weights)
+        largest, is_distribution = largest_weight(weights), are_distributions(weights)
         columns["row_sum_error"] = row_sum_errors(weights)
     elif summary is not None:
         largest = summary.largest_weight
     else:
         return {}
-    sees_key = find_seeing(largest, trace, rules)
+    sees_key = find_queries_with_keys(largest, trace, rules)
     columns["largest_weight"] = mean_over_seeing(largest, sees_key)
-    is_distribution = (are_shares | ~sees_key).reshape(len(sees_key), -1).all(axis=-1)
-    if shares_by_rule(rules) and is_distribution.any():
+    all_are_distributions = (is_distribution | ~sees_key).reshape(len(sees_key), -1).all(axis=-1)
+    if shares_by_rule(rules) and all_are_distributions.any():
         entropies = entropy(weights) if summary is None else summary.entropy
-        columns["entropy"] = np.where(is_distribution, mean_over_seeing(entropies, sees_key), np.nan)
-        columns["effective_keys"] = np.where(is_distribution, mean_over_seeing(np.exp(entropies), sees_key), np.nan)
+        columns["entropy"] = np.where(all_are_distributions, mean_over_seeing(entropies, sees_key), np.nan)
+        columns["effective_keys"] = np.where(
+            all_are_distributions, mean_over_seeing(np.exp(entropies), sees_key), np.nan
+        )
     return {name: column.tolist() for name, column in columns.items()}
 
 
-def find_seeing(largest: Array, trace: Trace, rules: Rules) -> Array:
-    """Return whether each query sees a key, `[n h t]`: masks allow a key, and the query's largest weight is not 0."""
+def find_queries_with_keys(largest: Array, trace: Trace, rules: Rules) -> Array:
+    """Return whether each query sees a key, `[n h t]`: a mask allows one, and the query's largest weight is not 0."""
     if trace.q is None or trace.k is None:
         return largest > 0
     return (largest > 0) & queries_with_keys(rules, largest.shape[-2], largest.shape[-1], trace.k.shape[-2])
@@ -177,7 +179,10 @@ def mean_over_seeing(numbers: Array, sees_key: Array) -> Array:
 
 
 def name_seeing_queries(trace: Trace, past: int, rules: Rules) -> str:
-    """Name the queries that see a key: `all`, or `all but 1-2`, counted from 1; tokens of the past have no queries."""
+    """Name the queries that see a key, counted from 1: `all`, or `all but 1-2`.
+
+    Tokens of the past count too, but they have no queries and so are among the exceptions.
+    """
     if trace.q is None or trace.k is None:
         return "all"
     sees_key = queries_with_keys(rules, trace.q.shape[-3], trace.q.shape[-2], trace.k.shape[-2])
@@ -203,20 +208,20 @@ FEW_ULP = 16
 IDENTICAL, ROUNDING, DIFFERENT = "bit-identical", "within rounding", "different"
 
 SAME_BITS, ROUNDED, BEYOND_ROUNDING = -1, FEW_ULP + 1, FEW_ULP + 2
-"""How close two arrays are, as a number; the numbers between `SAME_BITS` and `ROUNDED` are distances in ulp."""
+"""How close two arrays are, as a number. A number between `SAME_BITS` and `ROUNDED` is their distance in ulp."""
 
 
 def describe_closeness(one: Array, other: Array, dtype: Any = None) -> str:
-    """Describe how close two arrays are: bit-identical, within k ulp, within rounding, or different.
+    """Return how close two arrays are, in words: bit-identical, within k ulp, within rounding, or different.
 
-    `dtype` is the coarser of the dtypes that they were computed in. If the arrays have a finer dtype, ulp and rounding
-    are those of `dtype`, and the result says so: within 2 ulp of float32.
+    `dtype` is the coarser of the dtypes that they were computed in. If the arrays are stored in a finer dtype, ulp and
+    rounding are those of `dtype`, and the result says so: `within 2 ulp of float32`.
     """
     return format_closeness(measure_closeness(one[None], other[None], dtype), one.dtype, dtype)[0]
 
 
 def format_closeness(closeness: Array, array_dtype: np.dtype[Any], dtype: Any = None) -> list[str]:
-    """Describe each result of `measure_closeness`, in ulp of `dtype`; `array_dtype` is the dtype of the arrays."""
+    """Return each result of `measure_closeness` in words; `array_dtype` is the dtype that the arrays are stored in."""
     unit = "" if dtype is None or np.dtype(dtype) == array_dtype else f" of {np.dtype(dtype).name}"
     descriptions = {SAME_BITS: IDENTICAL, ROUNDED: f"{ROUNDING}{unit}", BEYOND_ROUNDING: DIFFERENT}
     return [descriptions.get(number, f"within {number} ulp{unit}") for number in closeness.tolist()]
@@ -226,7 +231,8 @@ def measure_closeness(one: Array, other: Array, dtype: Any = None) -> Array:
     """Return how close each of n arrays is to its counterpart, `[n ...] -> [n]`.
 
     The result is `SAME_BITS` for bit-identical arrays, the distance in ulp of `dtype` if it is at most `FEW_ULP`,
-    `ROUNDED` if they agree to rounding, and else `BEYOND_ROUNDING`, as when NaN or infinity are in different places.
+    `ROUNDED` for a larger distance within rounding, and `BEYOND_ROUNDING` for all others. Arrays with NaN or infinity
+    in different places are beyond rounding.
     """
     closeness = np.full(len(one), BEYOND_ROUNDING)
     if one.shape != other.shape:
@@ -251,8 +257,8 @@ def measure_closeness(one: Array, other: Array, dtype: Any = None) -> Array:
 def find_first_differences(one: Trace, other: Trace, output_closeness: Array, dtype: Any = None) -> list[str]:
     """Return, for each problem, the stage at which its two traces diverge; `output_closeness` compares their outputs.
 
-    That is the first common stage that is not bit-identical, or, if the outputs differ beyond rounding, the first stage
-    that differs beyond rounding.
+    If the outputs differ beyond rounding, it is the first common stage that does so too. Otherwise it is the first
+    common stage that is not bit-identical.
     """
     first_differing = np.where(output_closeness == SAME_BITS, "", "output").astype(object)
     other_stages, undecided = dict(other.stages()), np.flatnonzero(output_closeness != SAME_BITS)
@@ -268,9 +274,9 @@ def find_first_differences(one: Trace, other: Trace, output_closeness: Array, dt
 
 
 def assign_letters(traces: Mapping[str, Trace], dtypes: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Give the same letter to variants that compute the same function, up to rounding in the coarser of their dtypes.
+    """Return the letters of each variant, one per problem; variants with equal outputs have the same letter.
 
-    Each problem of the traces `[n ...]` has its own letters.
+    Outputs are equal if they differ only by rounding, in the coarser of the dtypes of the two variants.
     """
     indices: dict[str, Array] = {}  # the letter of each variant, as a number
     is_first: dict[str, Array] = {}  # whether the variant is the first with its letter

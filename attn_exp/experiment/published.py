@@ -1,10 +1,10 @@
 """Compare the results that a document prints with the results of a run.
 
 A document is three YAML files: its embeddings, its projections, and an experiment that pins settings and lists the
-printed results. A printed number stands for every number that rounds to it, so it agrees with a computed one if they
-differ by at most half a unit of its last digit. If the document prints its inputs rounded too, the tolerance grows by
-as much as the result can change while the inputs change within their rounding. A result that no variant computes is
-skipped. A result of the wrong size or value is reported as a disagreement and does not stop the run.
+printed results. A printed number stands for every number that rounds to it, so a computed one may differ from it by
+half a unit of its last digit. This is the tolerance. If the inputs are printed rounded too, the tolerance is larger: it
+includes how much the result can change while the inputs vary within their rounding. A result that no variant computes
+is skipped. A result of the wrong size or value is reported as a disagreement and does not stop the run.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from attn_exp.problem.projections import BIASES, MATRICES
 # Reading and writing numbers as documents print them
 
 NUMBER = re.compile(r"(?>[-+\u2212]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+\u2212]?\d+)?)")
-"""A decimal number, whose minus is a hyphen or the typographic sign."""
+"""A decimal number; its minus is a hyphen or the typographic sign."""
 
 ATTRIBUTES = (
     r"\b(?:grad_fn|requires_grad|dtype|device|shape|size|layout|weak_type|sharding|name|path)\s*=\s*"
@@ -39,16 +39,19 @@ ATTRIBUTES = (
 """Attributes that PyTorch, JAX and TensorFlow print, such as `grad_fn=<SelectBackward0>` or `shape=(2, 3)`."""
 
 PRINTED = re.compile(rf"{ATTRIBUTES}|[^\W\d²³¹]{NUMBER.pattern}|{NUMBER.pattern}(?=[^\W\d_²³¹])|({NUMBER.pattern})")
-"""Matches an attribute, digits in a word, or a number, which is group 1; a footnote mark may follow the number."""
+"""Matches an attribute, digits in a word, or a number. Only a number is in group 1; a footnote mark may follow it."""
 
 
 def find_numbers(text: str) -> list[re.Match[str]]:
-    """Find the numbers in printed text, except digits in words and in attributes that libraries print."""
+    """Return the numbers in printed text, but not digits in words or in attributes that libraries print."""
     return [found for found in PRINTED.finditer(text) if found[1]]
 
 
 def strip_wrapper(text: str) -> str:
-    """Return the bracketed part of `tensor([[0.5, 0.5]], grad_fn=<MulBackward0>)` and the like; else the whole text."""
+    """Return printed text without what a library writes around the numbers; other text is returned unchanged.
+
+    For example, `tensor([[0.5, 0.5]], grad_fn=<MulBackward0>)` becomes `[[0.5, 0.5]]`.
+    """
     text_alone = re.sub(ATTRIBUTES, "", text)
     first, last = text_alone.find("["), text_alone.rfind("]")
     is_wrapped = re.match(r"\s*(?:<|[A-Za-z_][\w. ]*[(:])", text) is not None
@@ -58,9 +61,9 @@ def strip_wrapper(text: str) -> str:
 def parse_numbers(text: str, digits: int | None = None) -> tuple[Array, Array]:
     """Return the numbers in printed text in reading order, and half a unit of each one's last digit.
 
-    NumPy prints all numbers of an array with as many decimals as the longest one needs, and drops trailing zeros. So
-    all numbers get the same number of decimals: 0.16 beside 0.309 means 0.160. A number with an exponent stands on
-    its own: 1.24e-13 is exact to 0.005e-13. `digits` is the number of decimals if all numbers have lost zeros.
+    NumPy prints all numbers of an array with as many decimals as the longest one needs, and then drops trailing zeros.
+    So all numbers have as many decimals as the longest: next to 0.309, 0.16 means 0.160. A number with an exponent has
+    its own last digit: 1.24e-13 is exact to 0.005e-13. `digits` gives the decimals if even the longest lost zeros.
     """
     numbers = [found[1].replace("\u2212", "-") for found in find_numbers(text)]
     formats = [count_digits(word) for word in numbers]
@@ -70,7 +73,7 @@ def parse_numbers(text: str, digits: int | None = None) -> tuple[Array, Array]:
 
 
 def replace_numbers(text: str, values: Array, digits: int | None = None) -> str:
-    """Replace the numbers in printed text with other values that have as many decimals, but at least `digits`."""
+    """Return printed text with other values in place of its numbers, with as many decimals, but at least `digits`."""
     digits_by_number = [count_digits(found[1]) for found in find_numbers(text)]
     decimals_of_all = max(most_decimals(digits_by_number), digits or 0)
     formats = (f".{decimals_of_all}f" if power is None else f".{decimals}e" for decimals, power in digits_by_number)
@@ -79,7 +82,7 @@ def replace_numbers(text: str, values: Array, digits: int | None = None) -> str:
 
 
 def count_digits(word: str) -> tuple[int, int | None]:
-    """Return the number of decimals and the exponent of a printed number; the latter is None if there is none."""
+    """Return the decimals and the exponent of a printed number: `1.24e-13 -> (2, -13)`, `0.5 -> (1, None)`."""
     number, mark, power = word.lower().partition("e")
     return len(number.partition(".")[2]), int(power) if mark else None
 
@@ -124,7 +127,7 @@ def compare_with_document(
         for variant, inputs, trace in with_inputs:
             array = find_array(entry, inputs, trace)
             if array is not None:
-                agreements.append(compare_figure(entry, array, find_radius(entry, variant, trace)))
+                agreements.append(compare_entry(entry, array, find_radius(entry, variant, trace)))
                 break
     return tuple(agreements)
 
@@ -140,7 +143,7 @@ def run_own_inputs(entry: Published, config: Config, variant: Settled) -> tuple[
     return settled, problem, execute(settled, problem)
 
 
-def compare_figure(entry: Published, array: Array, radius: Array | float | None) -> Agreement:
+def compare_entry(entry: Published, array: Array, radius: Array | float | None) -> Agreement:
     text = " ".join(entry.printed.split())
     printed, half_units = parse_numbers(text, entry.decimals)
     if not printed.size:
@@ -149,7 +152,7 @@ def compare_figure(entry: Published, array: Array, radius: Array | float | None)
     if values.size != printed.size:
         counts = f"{values.size} numbers, but {printed.size} are printed"
         return Agreement(entry.quantity, text, counts, np.nan, np.nan, False, entry.note)
-    # how much the result can change because the inputs are printed rounded
+    # how much each result can change because the inputs are printed rounded
     widening = select_printed(np.broadcast_to(0.0 if radius is None else radius, array.shape), entry)
     difference, tolerance = np.abs(values - printed), half_units + widening
     worst = int(np.argmax(np.where(np.isnan(difference), np.inf, difference / tolerance)))
@@ -165,10 +168,10 @@ def compare_figure(entry: Published, array: Array, radius: Array | float | None)
 
 
 def find_array(entry: Published, problem: Problem, trace: Trace) -> Array | None:
-    """Return the array that an entry shows: x, the memory, a projection, a stage of the trace, or a matrix product.
+    """Return the array that an entry shows, None if the run does not have it.
 
-    Return None if the run has no such array. The product is `q k^T` of each head for scores, else `weights v`, computed
-    with the method that the entry names.
+    It is x, the memory, a projection or a stage of the trace. If the entry names a way to compute products, it is
+    instead `q k^T` (for scores) or `weights v` of each head, computed in this way.
     """
     if not entry.product:
         arrays = {"x": problem.x, "memory": problem.memory, **problem.projections} | dict(trace.stages())
@@ -197,12 +200,12 @@ def select_printed(array: Array, entry: Published) -> Array:
 
 
 def find_radius(entry: Published, settled: Settled, trace: Trace) -> Array | float | None:
-    """Return how much each number of the stage can change while the printed q, k and v change within their rounding.
+    """Return the radius of each number of a stage: how much it can change while q, k and v vary within their rounding.
 
     With radii `r` of q and k, `q k^T` changes by at most `|q| r_k + r_q |k| + r_q r_k`. A weight is largest if its own
     logit is at the top of its range and all others are at the bottom. Since weights sum to 1, a change in them shifts
-    the context by at most the distance of the values from their mean. The bounds may be too wide, but never too narrow.
-    With several heads, rules, W_o or mistakes, the radius is that of the stage's own rounding, or None.
+    the context by at most the distance of the values from their mean. The radii may be too large, but never too small.
+    With several heads, rules, W_o or mistakes, the result is only what the entry says for this stage, or None.
     """
     rules, arrays = settled.rules, {name: array[0] for name, array in trace.stages() if array.ndim == 3}
     is_ruled = rules.masks or rules.scores or settled.output_projection or settled.mistakes

@@ -1,4 +1,4 @@
-"""The result of a run as plain data: rows and the meaning of their columns, distances, steps, and the comparison."""
+"""The result of a run as plain data: its rows and what their columns mean, distances, steps, and the comparison."""
 
 # Without `from __future__ import annotations`: `get_type_hints` would have to compile every annotation again.
 
@@ -22,12 +22,12 @@ class Column(NamedTuple):
 
     `place`: the position among the columns, from the left.
     `unit`, `meaning`: for the legend of a report.
-    `shown`: the tables that always show it: `page`, `terminal`, `paper`, `sweep`; a page shows the rest on request.
+    `shown`: the tables that always show it, of `page`, `terminal`, `paper` and `sweep`; a page shows others on request.
     `summed`: whether a sweep aggregates it over its points.
     `deep`: whether `report.depth=reading` leaves it out, because a student has no use for it.
-    `exact`: whether the column is itself an error, so that two digits suffice.
-    `drawn`: the priority among the plots of a sweep, from 1; 0 means never drawn.
-    `fixed`: whether the settings determine it, independently of the numbers of the input.
+    `exact`: whether it is itself an error, so that two digits suffice.
+    `drawn`: its priority among the plots of a sweep: 1 is the first, 0 means never drawn.
+    `fixed`: whether it depends only on the settings, not on the numbers of the input.
     `key`: the unique name of the field; set by `read_columns`.
     `name`: the column header in a report, which `read_columns` derives from the key; terminals and files show the key.
     """
@@ -110,8 +110,8 @@ fixed = partial(Column, fixed=True)
 class Row:
     """The results of one variant; each column declares its meaning.
 
-    `error` and `error_ulp` are measured over `checked` queries. If the form refuses the rules, `note` gives the reason,
-    `same_as` is empty and the numbers are NaN; so are numbers about stages that the form does not compute.
+    `error` and `error_ulp` are measured over `checked` queries. Numbers about stages that the form does not compute are
+    NaN. If the form refuses the rules, all numbers are NaN, `same_as` is empty, and `note` gives the reason.
     """
 
     variant: Annotated[str, fixed(10, shown=EVERYWHERE)]
@@ -255,7 +255,6 @@ class Row:
 
 
 COLUMNS = read_columns(Row)
-"""The columns of a row, from left to right."""
 
 
 def is_deep(metric: str) -> bool:
@@ -280,10 +279,12 @@ class Timing:
 
 @dataclass(frozen=True)
 class Distance:
-    """How much two variants differ: the largest absolute difference and the cosine of their outputs.
+    """How much the outputs of two variants differ.
 
-    `sameness` describes how close the outputs are, in the coarser of their dtypes. `differs_at` is the first stage that
-    is not bit-identical, or, if the outputs differ beyond rounding, the first that differs beyond rounding.
+    `difference`, `cosine`: the largest absolute difference, and the cosine of the angle between the outputs.
+    `sameness`: how close the outputs are, in words, with rounding in the coarser of their dtypes.
+    `differs_at`: the first stage that is not bit-identical; if the outputs differ beyond rounding, the first stage that
+        differs beyond rounding.
     """
 
     variant: str
@@ -296,16 +297,19 @@ class Distance:
 
 @dataclass(frozen=True)
 class Step:
-    """One step of the ladder from the row `against` to another row; it changes one setting of the variant before it.
+    """One step of a ladder, which leads from one row to another; each step changes one setting of the variant before.
 
-    `setting` changes from `before` to `after`. If there is no variant in between, several settings change together;
-    they are joined by ` + `, and `note` gives the reason. `change` describes the change in words. `moved` is the
-    largest absolute difference between the output and that of the previous rung, `total` that from the row `against`;
-    the differences of several steps do not add up to the total. Both are NaN if shapes differ. `sameness` tells whether
-    the step changed the output beyond rounding.
-
-    `least` and `most` are the range of `moved` over the `orders` in which settings could be changed, and NaN if only
-    one order was tried. `row` is the row that this rung equals, if any.
+    `variant`, `against`: the row at which the ladder ends, and the one at which it starts.
+    `step`: the number of this step, counted from 1.
+    `setting`, `before`, `after`: the setting, and its values before and after the step. If there is no variant in
+        between, several settings change together: they are joined by ` + `, and `note` gives the reason.
+    `change`: the change in words.
+    `moved`: the largest absolute difference between the outputs before and after the step; NaN if their shapes differ.
+    `total`: the largest absolute difference between the outputs of `against` and after the step; NaN as for `moved`.
+        The values of `moved` do not add up to it.
+    `sameness`: how close the outputs before and after the step are, in words.
+    `least`, `most`: the range of `moved` over the `orders` that were tried; NaN if that was only one.
+    `row`: the row that the variant after the step equals; empty if it equals none.
     """
 
     variant: str
@@ -327,11 +331,12 @@ class Step:
 
 @dataclass(frozen=True)
 class Agreement:
-    """A printed quantity and the computed one; `agrees` is true if the largest difference is within the tolerance.
+    """The comparison of a printed quantity with the computed one.
 
-    If numbers have individual tolerances, difference and tolerance are those of the number whose difference is largest
-    in units of its tolerance. Both are NaN if there are more or fewer computed numbers than printed ones; then
-    `computed` gives both counts.
+    `computed`: the computed numbers in the format of the printed ones; if their counts differ, both counts in words.
+    `largest_difference`, `tolerance`: the difference and the tolerance of one number, the one with the largest
+        difference relative to its tolerance; NaN if the counts differ.
+    `agrees`: whether every number is within its tolerance.
     """
 
     quantity: str
@@ -347,10 +352,11 @@ class Agreement:
 class Comparison:
     """The complete result of one run: plain data that renderers read without computing anything.
 
-    `steps`: the changes that lead from the baseline row to each other row, one setting at a time; `rungs`: the weights
-    and output after a step that does not end at a row, by variant and step, if small. Sweep points have neither.
+    `steps`: the changes that lead from the baseline row to each other row, one setting at a time; none in a sweep.
+    `rungs`: the weights and the output after each step that does not end at a row, if they are small, by the name of
+        the variant and the number of the step.
     `verdicts`: the verdict on each of the user's own functions, by variant.
-    `seconds`: the time of each variant during the comparison; empty for a run read from disk.
+    `seconds`: the time that each variant took; empty for a run that was read from disk.
     """
 
     config: "Config"
@@ -369,7 +375,11 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Run:
-    """A comparison, the time of each variant, and the contents of `run.json`: how to repeat the run, and provenance."""
+    """A run as it is saved.
+
+    `timings`: the cost of each variant.
+    `about`: the contents of `run.json`: how to repeat the run, and its provenance.
+    """
 
     comparison: Comparison
     timings: tuple[Timing, ...]

@@ -1,6 +1,7 @@
-"""Settle variants: take unpinned settings from the run, and check that all settings fit the problem.
+"""Settle variants: fill in all their settings, and check that these fit the problem.
 
-`settle` turns a `Variant` of the configuration into a `Settled`, with its rules, head counts and positions as objects.
+A variant pins some settings and takes the others from the run. `settle` turns a `Variant` of the configuration into a
+`Settled`, with its rules, head counts and positions as objects.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ FLOAT64 = np.dtype(np.float64)
 class OwnForm(Protocol):
     """A user's own function, imported and ready to be called by a run.
 
-    The code that imports it and finds out how to call it depends on this package, so it is passed in as a `Bind`.
+    `diagnosis` has the code that makes one. It depends on this package, which therefore cannot import it. So a `Bind`
+    is passed in.
     """
 
     @property
@@ -46,33 +48,36 @@ class OwnForm(Protocol):
 
     @property
     def layer(self) -> bool:
-        """Whether the function takes x and the matrices of a layer instead of heads."""
+        """Whether the function takes x and the weight matrices of a layer, instead of q, k and v split into heads."""
 
     @property
     def takes_output_projection(self) -> bool:
-        """Whether the function is called with W_o and returns the output of a layer."""
+        """Whether the function is called with W_o too, and returns the output of a layer."""
 
     @property
     def bind(self) -> Bind:
         """Binds the function again for a variant with other settings."""
 
     def whole(self, question: Question, problem: Problem, *, usual: bool) -> Trace:
-        """Call the function with a problem's x; `usual` means that scores are divided by `sqrt(d)`."""
+        """Return the stages of a call with a problem's x; `usual` means that scores are divided by `sqrt(d)`."""
 
     def judge(self, heads: Heads) -> Verdict:
-        """Check the function with the settings of its variant; `heads` are the head counts of that variant."""
+        """Return the verdict on the function, checked with the settings of its variant and these head counts."""
 
 
 @dataclass(frozen=True)
 class Settled:
     """A variant with all settings filled in.
 
-    `scale`: the setting; `multiplier`: the number that it multiplies the scores by.
+    `scale`: the setting, true, false or a number.
+    `multiplier`: the number by which the scores are multiplied.
     `words`: how tables name the masks, scores, positions and the convention.
-    `has_given_weights`: the problem starts from given weights; `has_no_values`: it ends with the weights.
+    `has_given_weights`: whether the problem starts from given weights.
+    `has_no_values`: whether the problem ends with the weights.
     `empty`, `tiled`: as in `Convention`.
-    `own`: the user's own function, if the form names one that may run; `failed`: the reason why that function returned
-    no result. `given_in`: the dtype of the problem's arrays.
+    `own`: the user's own function, if the form names one that may run.
+    `failed`: the reason why that function returned no result; empty if it did.
+    `given_in`: the dtype of the problem's arrays.
     """
 
     name: str
@@ -109,7 +114,7 @@ class Settled:
 
     @property
     def computed_in(self) -> np.dtype[Any]:
-        """The coarsest dtype that results are rounded to: that of the problem, of the form, or of the softmax."""
+        """The coarsest of the dtypes that results are rounded to: those of the problem, the form and the softmax."""
         form_dtype, softmax = self.member.computed_in(self.given_in), self.rules.softmax_dtype
         if softmax is None or self.member.reference != "logits" or self.has_given_weights:
             return form_dtype
@@ -117,7 +122,7 @@ class Settled:
 
     @property
     def plain(self) -> Settled:
-        """The variant in the plainest form that computes the same function, whatever the masks."""
+        """The same variant in the plainest form that computes the same function, whatever its masks."""
         return replace(self, form=self.member.plainest, own=None)
 
     @property
@@ -153,23 +158,23 @@ class Settled:
 
 
 def baseline(config: Config, variants: Sequence[Settled]) -> Settled:
-    """Return the variant of the baseline row: the one that `against` names, else the first.
+    """Return the variant of the baseline row: the one that `against` names.
 
-    If that variant cannot be computed, return the first one that can.
+    If `against` names none, or that one cannot be computed, return the first variant that can.
     """
     runnable = [variant for variant in variants if not variant.refused]
     return next((variant for variant in runnable if variant.name == config.against), runnable[0])
 
 
 Bind = Callable[[Settled, Mapping[str, Any], int], OwnForm]
-"""Imports the function that a settled variant names as its form: `bind(settled, settings, seed)`, where `settings` are
-the variant's own, or the run's if it pins none."""
+"""Imports the function that a settled variant names as its form: `bind(settled, settings, seed)`. `settings` has every
+setting of the variant by name, whether it pins it or takes it from the run."""
 
 
 def settle(name: str, variant: Variant, config: Config, problem: Problem, bind: Bind | None = None) -> Settled:
-    """Take unpinned settings from the run, and check that all settings of the variant fit the problem.
+    """Return a variant with all settings filled in from the run, after checking that they fit the problem.
 
-    `bind` imports the user's own function if the command line names one as the form; None imports nothing.
+    `bind` imports the user's own function if the command line names one as the form. Without it, nothing is imported.
 
     Raises:
         UserError: a form, rule or mistake is unknown, settings do not fit the problem, or a function cannot be imported
@@ -180,7 +185,7 @@ def settle(name: str, variant: Variant, config: Config, problem: Problem, bind: 
     settings = merge_settings(variant, config)
     for mistake in settings["mistake"]:
         mistakes.require_usable(mistake)
-    # a variant that pins head but not kv_head has as many key/value heads
+    # a variant that pins head but not kv_head has as many key/value heads as query heads
     kv_head = settings["kv_head"] if variant.head is None or variant.kv_head is not None else None
     head_counts = count_heads(settings["head"], kv_head, problem, config.kv_pool)
     size = 1 if problem.q is None else problem.q.shape[-1] // head_counts.query
@@ -220,14 +225,14 @@ def merge_settings(variant: Variant, config: Config) -> dict[str, Any]:
 
 
 def choose_multiplier(scale: bool | float, size: int) -> float:
-    """Return the multiplier of the scores: 1 / sqrt(d) if `scale` is true, 1 if it is false, or `scale` itself."""
+    """Return the multiplier of the scores: 1 / sqrt(d) if `scale` is true, 1 if it is false, and a number unchanged."""
     if isinstance(scale, bool):
         return 1 / math.sqrt(size) if scale else 1.0
     return scale
 
 
 def make_rules(settings: Mapping[str, Any], library: Convention, scale: float, problem: Problem) -> Rules:
-    """Create the rules named in the settings, following a library's convention.
+    """Return the rules that the settings name, as a library's convention reads them.
 
     Raises:
         UserError: settings of a rule are invalid, or the problem starts after the stage that a rule changes.
@@ -247,17 +252,17 @@ def make_rules(settings: Mapping[str, Any], library: Convention, scale: float, p
         masks=mask_rules,
         scores=make_all("score", settings["score"]),
         normalizer=normalizer(settings["normalizer"]),
-        offset=first_position(find_alignment(settings["align"], library, mask_rules, problem), mask_rules, problem),
+        offset=find_offset(find_alignment(settings["align"], library, mask_rules, problem), mask_rules, problem),
         softmax_dtype=library.softmax_dtype,
         bend_last=library.caps_last,
     )
 
 
 def find_alignment(setting: str | None, library: Convention, mask_rules: tuple[Mask, ...], problem: Problem) -> str:
-    """Return how the first query is aligned with the keys, as a value of `align` or `after_past`.
+    """Return how the first query is aligned with the keys: as the setting `align` says, or else as the library does it.
 
-    It is `after_past` if the masks of a library count the tokens in a cache, and `before_filler` if a library aligns
-    the last query with the last key of the sequence and some keys are filler.
+    The result `after_past` means that the masks of the library count the tokens in a cache. `before_filler` means that
+    the library aligns the last query with the last key before the padding (filler).
     """
     if setting is not None:
         return setting
@@ -267,7 +272,7 @@ def find_alignment(setting: str | None, library: Convention, mask_rules: tuple[M
     return "before_filler" if has_filler else library.align
 
 
-def first_position(align: str, mask_rules: tuple[Mask, ...], problem: Problem) -> int:
+def find_offset(align: str, mask_rules: tuple[Mask, ...], problem: Problem) -> int:
     rows, keys = len(problem.tokens), problem.keys
     before_filler = AllOf(mask_rules).unpadded(keys) - rows
     return {"top_left": 0, "after_past": problem.past, "before_filler": before_filler, "bottom_right": keys - rows}[
@@ -276,18 +281,18 @@ def first_position(align: str, mask_rules: tuple[Mask, ...], problem: Problem) -
 
 
 def find_misfits(
-    rules: Rules, positions: tuple[Position, ...], head: int, size: int, problem: Problem
+    rules: Rules, positions: tuple[Position, ...], head_count: int, head_size: int, problem: Problem
 ) -> Iterator[str | None]:
     for rule in (*rules.masks, *rules.scores):
-        yield rule.misfit(head, len(problem.tokens), problem.keys)
+        yield rule.misfit(head_count, len(problem.tokens), problem.keys)
     for score in rules.scores if problem.q is not None else ():
-        yield score.misfit_size(size)
+        yield score.misfit_size(head_size)
     if not rules.normalizer.takes_extra and any(rule.extra(0) is not None for rule in rules.scores):
         yield f"normalizer={rules.normalizer.name} weighs each key independently, so score=sink would have no effect"
     for position in positions:
         if position.changes_x and problem.x is None:
             yield f"position={registry.name_of(position)} is added to x, but this problem has no x"
-        yield position.misfit(size)
+        yield position.misfit(head_size)
 
 
 def refuse_overflow(rules: Rules, problem: Problem, convention: str) -> None:
@@ -303,7 +308,6 @@ def refuse_overflow(rules: Rules, problem: Problem, convention: str) -> None:
 
 
 SEPARATORS = {"mask": " {mask_join} ", "score": " + ", "position": " + "}
-"""The separator between the choices of a group."""
 
 
 def format_choices(group: str, choices: Mapping[str, Any], mask_join: str) -> str:

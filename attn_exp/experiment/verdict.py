@@ -1,7 +1,7 @@
 """The verdict of a check of a function or of numbers, and its text for the terminal and notebooks.
 
-`decide` fills in the outcome; `format_headline` gives it in one line, `format_summary` in a few, and `format_details`
-with every question.
+`decide` fills in the outcome. `format_headline` writes the verdict in one line, `format_summary` in a few, and
+`format_details` with every question.
 """
 
 from __future__ import annotations
@@ -15,21 +15,26 @@ from attn_exp.errors import NOT_VERIFIED, RIGHT, WRONG
 from attn_exp.mistakes.mistake import Mistake
 
 HELD, BROKEN, ABSENT, REMARK = "held", "broken", "not offered", "remark"
-"""The states of a question, besides `NOT_VERIFIED`."""
+"""The states of a question; `NOT_VERIFIED` is another."""
 
 SIGNS = {HELD: "ok", BROKEN: "BROKEN", ABSENT: "-", REMARK: "note", NOT_VERIFIED: "?"}
 """How a terminal shows each state."""
 
 CALLED, ANSWERED, CHECKED = "it can be called", "it answers", "it can be checked"
-"""The first questions of a check; if the answer to one is no, the check ends there."""
+"""The first questions of a check. If the answer to one of them is no, the check ends there."""
 
 Cells = tuple[tuple[tuple[str, ...], ...], ...]
-"""One matrix per head; its numbers are strings, for JSON."""
+"""The matrices of a stage, one per head; numbers are strings, for JSON."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage of a test case: the expected numbers, and those of the function, empty if unknown."""
+    """One stage of a test case.
+
+    `right`: the expected numbers.
+    `mine`: the numbers of the user's function; empty if they are unknown.
+    `parts`: whether the two are known to differ.
+    """
 
     name: str
     right: Cells
@@ -39,7 +44,11 @@ class Stage:
 
 @dataclass(frozen=True)
 class Finding:
-    """One `question` of a check, its result (`state`, a key of `SIGNS`), and what was observed (`message`)."""
+    """One question of a check.
+
+    `state`: the result, a key of `SIGNS`.
+    `message`: what was observed.
+    """
 
     question: str
     state: str
@@ -48,7 +57,11 @@ class Finding:
 
 @dataclass(frozen=True)
 class Smallest:
-    """The smallest input that still fails: lines to paste into Python, actual and expected output, and all stages."""
+    """The smallest input on which a function still fails.
+
+    `python`: lines to paste into Python.
+    `mine`, `right`: the actual and the expected output.
+    """
 
     python: str
     mine: str
@@ -60,7 +73,8 @@ class Smallest:
 class Side:
     """One of two implementations that were compared, with a short verdict.
 
-    `smallest` has its call and output for the smallest input on which the two differ.
+    `outcome`, `computes`, `mistakes`, `right_under`: as in `Verdict`.
+    `smallest`: its call and its output, for the smallest input on which the two differ.
     """
 
     name: str
@@ -75,19 +89,25 @@ class Side:
 class Verdict:
     """The result of a check.
 
-    `outcome` is `right`, `wrong` or `not verified`, and `passed` is true only for `right`. `reason` is the outcome in
-    one sentence. `verified` names the questions that the function passed; `not_verified` lists everything that could
-    not be verified, such as an argument of unknown meaning, each with the reason. `mistakes` names the mistake, or
-    several that occur together; if the function is right, a remark worth knowing. `alike`: other mistakes
-    that give identical numbers here. `computes`: a description of what the function computes. `findings`: every
-    question and its result. `right_under`: settings that were not passed but under which the function is right, such as
-    `mask=causal`; pass these to check it with them. `not_asked`: everything that the function does not support, each
-    with the reason. `unexplained`: the
-    output is wrong, and no known mistake or setting explains it; `stage` is then the first stage that differs from
-    attention, as far as known: `q` for the projections of x, `logits` for everything up to the logits.
-
-    `against`: the name of another implementation, and `sides` the results of both; then `right` means that they agree,
-    `computes` describes where they differ and why, and `findings` are those of both.
+    `outcome`: `right`, `wrong` or `not verified`.
+    `passed`: whether the outcome is `right`.
+    `reason`: the outcome in one sentence.
+    `computes`: a description of what the function computes.
+    `mistakes`: the name of its mistake, or of several that occur together; if it is right, a remark worth knowing.
+    `alike`: other mistakes that give identical numbers here.
+    `findings`: every question and its result.
+    `asked`: the settings that the function was checked with, as text.
+    `verified`: the questions that the function passed.
+    `not_verified`: what could not be verified, such as an argument of unknown meaning, each with the reason.
+    `not_asked`: what the function does not support, each with the reason.
+    `right_under`: settings under which the function is right although they were not passed, such as `mask=causal`; pass
+        them to check it with them.
+    `unexplained`: whether the output is wrong and no known mistake or setting explains it.
+    `stage`: the first stage that differs from attention, if that is known and the output is unexplained; `q` stands for
+        the projections of x, and `logits` for everything up to the logits.
+    `against`: the name of another implementation that the function was compared with; empty if there was none.
+    `sides`: the results of both. The outcome `right` then means that they agree, `computes` describes where they differ
+        and why, and `findings` has the questions of both.
     """
 
     name: str
@@ -117,15 +137,15 @@ class Verdict:
 
     @property
     def summary(self) -> str:
-        """The verdict in a few lines: outcome, reason, fix, the smallest failing input, what is not verified.
+        """The verdict in a few lines: outcome, reason, fix, the smallest input that fails, and what is not verified.
 
-        `str(verdict)` lists every question too.
+        `str(verdict)` adds every question.
         """
         return format_summary(self)
 
     @property
     def uncalled(self) -> str:
-        """The reason why the function could not be called, if every attempt raised an error; else empty."""
+        """Why the function could not be called, if every attempt raised an error; empty if one did not."""
         return next((one.message for one in self.findings if one.question == CALLED and one.state == BROKEN), "")
 
     def __str__(self) -> str:
@@ -148,7 +168,7 @@ def make_unfinished(name: str, reason: str, asked: str, question: str = ANSWERED
 def decide(verdict: Verdict, not_verified: tuple[str, ...] = (), reason: str = "") -> Verdict:
     """Return the verdict with its outcome filled in.
 
-    `not_verified` is appended to the list of the verdict; a `reason` makes the outcome `not verified`.
+    `not_verified` is added to what the verdict already lists there. A `reason` makes the outcome `not verified`.
     """
     unverified = tuple(dict.fromkeys((*verdict.not_verified, *not_verified)))
     is_unverified = reason or (verdict.passed and unverified)
@@ -175,7 +195,6 @@ def describe_outcome(verdict: Verdict) -> str:
 
 
 STAGE_NAMES = {"q": "queries, keys or values", "k": "keys", "v": "values", "masked": "masks"}
-"""Names of stages in a headline."""
 
 
 def format_headline(verdict: Verdict, name: str = "") -> str:
@@ -206,7 +225,7 @@ def format_summary(verdict: Verdict, name: str = "") -> str:
 
 
 def format_details(verdict: Verdict, name: str = "") -> str:
-    """Return the verdict with every question, as `attn-exp check -v` prints it: the summary and the details."""
+    """Return the verdict as `attn-exp check -v` prints it: the summary, the details and every question."""
     head, *lines = format_summary(verdict, name).split("\n")
     if verdict.stage:
         lines.append(f"The first stage that differs: {STAGE_NAMES.get(verdict.stage, verdict.stage)}.")

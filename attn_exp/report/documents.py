@@ -1,8 +1,8 @@
-"""Turn a finished run into the files of its report, as bytes by name, and a finished sweep into its page and Markdown.
+"""Turn a finished run into the files of its report, and a finished sweep into its page and its Markdown.
 
-`documents` draws the figures first, then fills the templates: `tables/comparison.md`, `report.md` with links to the
-figures, `report.html` with the figures and the data of its scripts embedded. A page has thousands of coloured cells,
-so they are formatted here: a Jinja macro takes over three times as long.
+`documents` draws the figures first and then fills the templates: `tables/comparison.md`, `report.md` with links to the
+figures, and `report.html`, which embeds the figures and the data of its scripts. A page has thousands of coloured
+cells. They are formatted in this file, because a Jinja macro takes over three times as long.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from attn_exp.report.views import MOST_COARSE, SWEEP_CAPTIONS, Colours, Shown, c
 from attn_exp.report.walk import axes_of
 
 BEST_IN_MARKDOWN = ("png", "svg", "pdf")
-"""Formats of figures, in order of preference: Markdown shows the first one that was written."""
+"""Formats of figures in the order in which Markdown prefers them; it shows the first that was written."""
 
 
 def documents(run: Run) -> dict[str, bytes]:
-    """Return the files of a run's report that its configuration enables, by name, such as `figures/weights.svg`.
+    """Return the files of a run's report by name, such as `figures/weights.svg`, as far as the settings enable them.
 
-    The Markdown file links to the figures next to it; the page embeds them.
+    The Markdown file links to the files of the figures; the page embeds them.
     """
     comparison = run.comparison
     settings, formats = comparison.config.report, comparison.config.figures.format
     views = make_views(comparison, math.inf if settings.figures else MOST_COARSE if settings.pages else 0)
-    encoded_figures = figures.files(views, tuple(dict.fromkeys(("svg", *formats)))) if settings.figures else {}
+    encoded_figures = figures.encode_figures(views, tuple(dict.fromkeys(("svg", *formats)))) if settings.figures else {}
     members = figures.figures()
     files = {
         f"figures/{name}.{form}": encodings[form] for name, encodings in encoded_figures.items() for form in formats
@@ -79,7 +79,7 @@ SCRIPTS = (
     "hand.js", "depth.js",
 )  # fmt: skip
 CHANGING = ("live.js", "change.js", "rows.js", "hand.js")
-"""Scripts for changing the numbers of a page, left out if none of its numbers can be changed."""
+"""The scripts for changing numbers; a page without numbers that can be changed does not have them."""
 
 SHARES = "\n".join(f".w{hundredths} {{ --w: {hundredths / 100:g}; }}" for hundredths in range(1, 101))
 """The CSS classes that `share_class` returns."""
@@ -95,7 +95,7 @@ def table_rows(table: walk.Table, step: walk.Step) -> Markup:
     shares = Colours(step.largest or 1.0, step.power).shares(np.abs(table.matrix))
     html_rows = list[str]()
     for row, (name, values) in enumerate(zip(table.rows, table.matrix.tolist(), strict=True)):
-        key_links = (f' data-k="{place}"' if by_key else "" for place in range(len(values)))
+        key_links = (f' data-k="{key}"' if by_key else "" for key in range(len(values)))
         cells = "".join(map(html_cell, values, shares[row].tolist(), repeat(step), key_links, is_masked[row].tolist()))
         token_link = f' data-{token_axis}="{row}"' if token_axis else ""
         html_rows.append(f'<tr{token_link}><th scope="row">{escape(printable(name))}</th>{cells}</tr>')
@@ -103,7 +103,7 @@ def table_rows(table: walk.Table, step: walk.Step) -> Markup:
 
 
 def html_cell(value: float, share: float, step: walk.Step, key_link: str, is_masked: bool) -> str:
-    """Return one cell in HTML; `key_link` is the attribute that links it to its key. Numbers need no escaping."""
+    """Return one cell of a table in HTML; `key_link` is the attribute that links it to its key."""
     if is_masked or not math.isfinite(value):
         return f'<td class="m"{key_link}>{decimal(value, step.decimals if is_masked else 0)}</td>'
     classes = share_class(share, "n" if value < 0 else "")
@@ -112,9 +112,9 @@ def html_cell(value: float, share: float, step: walk.Step, key_link: str, is_mas
 
 
 def share_class(share: float, kind: str = "") -> str:
-    """Return the CSS classes of an element whose colour shows a share, rounded to a hundredth.
+    """Return the CSS classes of an element whose colour shows a share, rounded to hundredths: `0.347, "n" -> "n w35"`.
 
-    They replace inline styles, which the Content-Security-Policy of a page forbids.
+    Inline styles would do the same, but the Content-Security-Policy of a page forbids them.
     """
     hundredths = round(100 * min(1.0, max(0.0, share))) if math.isfinite(share) else 0
     if not hundredths:
@@ -123,7 +123,7 @@ def share_class(share: float, kind: str = "") -> str:
 
 
 def unbroken(text: str) -> Markup:
-    """Escape a string for a page, keep numbers such as 2e-16 on one line, and explain terms in tooltips."""
+    """Return a string escaped for a page, with numbers such as 2e-16 kept on one line and tooltips for `TERMS`."""
     with_tooltips = TERM.sub(
         lambda term: f'<abbr tabindex="0" title="{TERMS[term[0]]}">{term[0]}</abbr>', str(escape(text))
     )
@@ -178,7 +178,7 @@ def page(material: Material) -> str:
 
 
 def svg_source(svg: bytes) -> str:
-    """Return an SVG as a percent-encoded `data:` URL, which is a quarter shorter than base64."""
+    """Return an SVG as a `data:` URL; it is percent-encoded, which is a quarter shorter than base64."""
     text = svg.decode()
     text = text if "'" in text else text.replace('"', "'")
     return Markup("data:image/svg+xml," + quote(text, safe=" ='/;:,()[]{}<>-.+*!?@~|"))
@@ -212,8 +212,8 @@ def sweep_page(
 ) -> str:
     """Return the report of a sweep as HTML.
 
-    `values` fill the template, as in the Markdown report; `data` is for the explorer, None if there is none. `plots`
-    maps file names to encoded figures; the page embeds the SVG files.
+    `values` are the variables of the template, which the Markdown report has too. `data` is for the explorer; None if
+    there is none. `plots` maps file names to encoded figures; the page embeds those that are SVG.
     """
     figures = add_captions({name: svg_source(content) for name, content in plots.items() if name.endswith(".svg")})
     has_deep = values["effects"].deep or values["shares"].deep or any(values["deep"])
@@ -223,7 +223,10 @@ def sweep_page(
 
 
 def sweep_markdown(values: Mapping[str, Any], plot_names: Sequence[str]) -> str:
-    """Return the report of a sweep as Markdown: `values` fill the template, `plot_names` are the files in plots/."""
+    """Return the report of a sweep as Markdown; `values` are the variables of the template.
+
+    `plot_names` are the names of the files in plots/.
+    """
     figures = add_captions({name: f"plots/{name}" for name in plot_names if name.endswith(".png")})
     return render_markdown("sweep.md", {**values, "figures": figures})
 

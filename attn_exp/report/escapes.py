@@ -1,6 +1,6 @@
-"""Escape users' strings and numbers for display on one line, so that nothing is executed and no character is hidden.
+"""Escape strings of users and format numbers for display on one line. Nothing is executed, no character is hidden.
 
-`plain` escapes strings for terminals and labels; Markdown, HTML and LaTeX each have a function for their syntax.
+`plain` escapes strings for terminals, and `label` for labels. `md`, `html` and `latex` escape them for these formats.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def plain(text: str, most: int = 48) -> str:
 
 
 def label(token: str, most: int = 18) -> str:
-    """Return a token as a label: on one line, escaped, with the middle left out if it is long."""
+    """Return a token as a label on one line, with unprintable characters escaped; a long one loses its middle part."""
     safe = visible(token[:200])
     if len(safe) <= most and len(token) <= 200:
         return safe
@@ -65,7 +65,7 @@ def md(text: str) -> str:
 
 
 ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"})
-"""The characters that `html.escape` replaces; importing `html` would load a table of all named characters."""
+"""The characters that `html.escape` of Python replaces; importing `html` would load a table of all named characters."""
 
 
 def html(text: str, most: int = 80) -> str:
@@ -74,13 +74,13 @@ def html(text: str, most: int = 80) -> str:
 
 
 LONGEST = 2000
-"""Maximum number of characters in LaTeX; no caption is that long."""
+"""Maximum number of characters of a text in LaTeX; no caption is that long."""
 
 
 def latex(text: str) -> str:
     """Escape a string for LaTeX, on one line.
 
-    pdfLaTeX shows the code points of characters that its fonts lack; LuaLaTeX and XeLaTeX show the characters.
+    LuaLaTeX and XeLaTeX show all characters. pdfLaTeX shows the code point of a character that its fonts lack.
     """
     parts = list[str]()
     for piece in filter(None, re.split(f"({EVERY_LATEX.pattern})", plain(text, most=LONGEST))):
@@ -97,6 +97,7 @@ BLOCKS = "[█▒·]+"
 """A row of a mask drawn with block characters."""
 
 IN_A_TABLE = rf"[+−]?{NUMBER}%?( ± [0-9.e+-]+| \([0-9.e+-]+\))?|-|-?inf|"
+"""A cell of a column of numbers: a number such as `0.81 ± 0.05` or `0.81`, a `-`, `inf`, or nothing."""
 
 SIGN = re.compile(r"(?<!\w)-(?=[0-9.i])")
 """A hyphen that is the sign of a number, but not of an exponent."""
@@ -122,7 +123,7 @@ def is_number(text: str) -> bool:
 
 
 def kinds(lines: Sequence[Sequence[str]]) -> list[str]:
-    """Return the kind of each column of a table, which is also its CSS class: `number`, `blocks` or `word`."""
+    """Return the kind of each column of a table: `number`, `blocks` or `word`, which is also its CSS class."""
     return [column_kind(column) for column in zip(*lines, strict=True)]
 
 
@@ -133,7 +134,7 @@ def column_kind(column: Sequence[str]) -> str:
 
 
 def minus(cell: str) -> str:
-    """Replace the hyphen of a number in a page's table with a minus sign; files and terminals keep the hyphen."""
+    """Return a cell of a page's table with a minus sign instead of a hyphen; files and terminals keep the hyphen."""
     return SIGN.sub("−", cell) if re.fullmatch(IN_A_TABLE, cell) else cell
 
 

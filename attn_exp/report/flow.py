@@ -1,8 +1,8 @@
 """A diagram of the computation of one variant: boxes for its stages, arrows between them, and their positions.
 
-The diagram is plain data, made from the shapes of the run; the page and the figure `flow` draw it. `box_rows` lists the
-boxes from top to bottom, `lay_out_flow` places them and `list_links` names the arrows. Coordinates are in pixels from
-the upper left corner. The last part of this file labels the columns that become each head: `1–2 → head 1`.
+The diagram is plain data; the page and the figure `flow` draw it. `box_rows` lists the boxes from top to bottom,
+`lay_out_flow` places them, and `list_links` names the arrows. Coordinates are in pixels from the upper left corner. The
+last part of this file is about the columns of a projection that become one head, such as `1–2 → head 1`.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ WIDTH, GAP, NARROW, BROAD = 352, 24, 112, 152
 """Width of the diagram, gap between two rows of boxes, and the widths of a narrow and of a broad box."""
 
 LEFT, MIDDLE, RIGHT, ALONG = 60, 176, 292, 118
-"""Horizontal centres of the three columns, and of the stages from the scores on (left of the middle, so that the arrow
-from V passes them on the right)."""
+"""Horizontal centres of the three columns, and of the stages from the scores on. These stages are left of the middle,
+so that the arrow from V can pass them on the right."""
 
 INSIDE, BESIDE, BELOW, FRAME = 100, 98, 150, 252
-"""Maximum width of text in a narrow box, next to an arrow into it, and next to an arrow between stages; and the width
-of the frame around the computation in each head."""
+"""The maximum width of text in a narrow box, next to an arrow into it, and next to an arrow between stages. The last
+number is the width of the frame around the computation in each head."""
 
 CHAIN = ("scores", "logits", "capped", "masked", "weights", "lse")
 """The stages between queries and context, each in a row of its own."""
@@ -47,26 +47,28 @@ TOGETHER = "together"
 """The name of the box that shows the concatenated heads."""
 
 HUES = {"x": "x", "memory": "x", "q": "q", "k": "k", "v": "v", "weights": "a", "context": "c", "output": "y"}
-"""The key in `COLOURS` of each stage; projections use w, and all stages between queries and weights use s."""
+"""The key of `COLOURS` for each stage. Projections have the key w, and all stages between queries and weights s."""
 
 COLOURS = {
     "x": "#66717d", "w": "#66717d", "q": "#0072b2", "k": "#d55e00", "v": "#009e73",
     "s": "#b0579a", "a": "#d99a00", "c": "#2f9fd8", "y": "#7a5af0",
 }  # fmt: skip
-"""The colours in files; on a page, the style sheet sets them and blends them with the background."""
+"""The colours of a diagram in a file. On a page, the style sheet sets them and blends them with the background."""
 
 RULE, WASH = "#b6bec7", "#f4f6f8"
 """The border and the fill of the frame around the computation in each head."""
 
 
 class Box(NamedTuple):
-    """A stage: its symbol and a word next to it, its shape, and where it stands.
+    """A box of the diagram, which stands for a stage.
 
-    `name`: what arrows refer to: the `stage`, or `flat q` for the queries before they are split into heads.
+    `name`: the name by which arrows refer to it: the `stage`, or `flat q` for the queries before they are split into
+        heads.
+    `symbol`, `word`: what is written in its first line.
+    `lines`: what is written below; if empty, the shape of the matrix.
     `rows`, `columns`, `heads`: the shape of a matrix, and the number of matrices of this shape.
-    `parts`: the number of heads in the columns of a matrix.
-    `middle`, `top`: the horizontal centre and the upper edge of the box.
-    `lines`: what is written below the word instead of the shape.
+    `parts`: the number of heads that the columns of a matrix are split into.
+    `middle`, `top`, `width`: the horizontal centre of the box, its upper edge, and its width.
     `href`: the address of the table of the stage.
     """
 
@@ -118,7 +120,7 @@ Link = tuple[str, str, str]
 
 
 class Flow(NamedTuple):
-    """A whole diagram: its boxes, and the shapes behind them (arrows, labels and a frame)."""
+    """A whole diagram: its boxes, and the shapes `behind` them, which are arrows, labels and a frame."""
 
     height: int
     boxes: tuple[Box, ...]
@@ -127,7 +129,6 @@ class Flow(NamedTuple):
 
     @property
     def svg(self) -> Markup:
-        """The shapes behind the boxes, as SVG."""
         return Markup("".join(element(shape, styled=False) for shape in self.behind))
 
     @property
@@ -147,7 +148,10 @@ def shorten(text: str, room: float) -> str:
 def lay_out_flow(
     problem: Problem, settled: Settled, trace: Trace, steps: Sequence[Step], addresses: Mapping[str, str]
 ) -> Flow:
-    """Return the diagram of one variant; `steps` are its stages, `addresses` those of their tables on the page."""
+    """Return the diagram of one variant.
+
+    `steps` are its stages. `addresses` has the address of the table of each stage on the page.
+    """
     split = describe_splitting(problem, settled, trace)
     boxes, top = list[Box](), 8
     for row in filter(None, box_rows(settled, steps, split)):
@@ -195,7 +199,7 @@ def box_rows(settled: Settled, steps: Sequence[Step], split: Splitting) -> Itera
 
 
 def stage_box(step: Step, width: int, middle: int) -> Box:
-    # the last two axes of the shape, and the heads before them; a bias has one row, the log-sum-exps have one column
+    # the last two axes are rows and columns, and an axis before them is the heads; a bias has one row, lse one column
     *heads, rows, columns = (1, *step.shape) if step.stage != "lse" else (*step.shape, 1)
     symbol, count = step.explained.symbol, heads[-1] if heads else 1
     return Box(step.stage, step.stage, symbol, spoken(step.stage), rows, columns, middle, width, heads=count)
@@ -216,7 +220,7 @@ def projection_box(by_stage: Mapping[str, Step], name: str, middle: int) -> Box:
 
 
 def split_box(box: Box, split: Splitting, rotation: str) -> Box:
-    # the box of q, k or v: which columns become which head, such as `1–2 → head 1`, and the rotation
+    # the box of q, k or v, with lines on which columns become which head, such as `1–2 → head 1`, and on the rotation
     if box.heads == 1 or not split.is_known:
         return box
     stage = box.stage
@@ -248,15 +252,15 @@ def abbreviate_lines(lines: Sequence[str]) -> list[str]:
 
 
 def format_columns(part: int, width: int) -> str:
-    """Format the columns of a part as a range, counted from 1: `3–4`."""
+    """Return the columns of a part as a range, counted from 1: with `part=1, width=2` it is `3–4`."""
     first = part * width + 1
     return str(first) if width == 1 else f"{first}–{first + width - 1}"
 
 
 def list_links(problem: Problem, settled: Settled, steps: Sequence[Step], boxes: Mapping[str, Box]) -> Iterator[Link]:
-    """Yield the arrows between boxes; the caller drops arrows from or to a missing box."""
+    """Yield the arrows between boxes, and some from or to boxes that do not exist, which the caller drops."""
     for name in COLUMNS:
-        # with several heads, the projection makes the flat columns, and these are split (and rotated)
+        # with several heads, the projection leads to the flat columns, which are then split and perhaps rotated
         first_box = f"flat {name}" if f"flat {name}" in boxes else name
         source = "memory" if "memory" in boxes and name != "q" else "x"
         new = "new rows" if name == "q" and problem.past else ""
@@ -290,7 +294,7 @@ def label_operation(step: Step, settled: Settled) -> str:
 
 
 def name_rotations(settled: Settled, name: str) -> str:
-    """Name the position encodings that rotate q or k; the box of x names those that are added to x."""
+    """Return the names of the position encodings that rotate q or k; those added to x are in the box of x instead."""
     turns = [registry.name_of(position) for position in settled.positions if not position.changes_x]
     return "" if name == "v" else ", ".join(turns)
 
@@ -300,13 +304,13 @@ def arrow_shapes(source: Box, target: Box, label: str) -> Iterator[Shape]:
     start, edge = (source.middle, source.bottom), target.right + (4 if target.heads > 1 else 0)
     is_same_row = source.top == target.top
     if is_same_row or (target.stage == "context" and source.left > target.right):
-        # into the right side of the target: straight from a box next to it, or down from above and round a corner
+        # the arrow ends at the right side of the target: it comes straight from a box next to it, or round a corner
         level = target.top + TALL // 2
         points = [(source.left, level)] if is_same_row else [start, (source.middle, level)]
         yield from line_with_tip(line_path(*points, (edge + 6, level)), f"M{edge + 6} {level - 3}l0 6l-6 -3z")
         x, y, text = edge + 12, level - 6, label
     else:
-        # into the top of the target: straight down from a box above, or in a curve that ends 12 pixels to its side
+        # the arrow ends on top of the target: it comes straight down, or in a curve that ends 12 pixels off the centre
         end, side = target.top - 6, (source.middle > target.middle) - (source.middle < target.middle)
         bend, entry = (source.bottom + target.top) // 2, target.middle + 12 * side
         curve = f"M{source.middle} {source.bottom}C{source.middle} {bend} {entry} {bend} {entry} {end}"
@@ -354,7 +358,7 @@ def box_shapes(box: Box) -> Iterator[Shape]:
 
 
 def icon_paths(box: Box) -> Iterator[Path]:
-    # a grid of the matrix's rows and columns, at most 28 pixels wide and high; every second head is in a darker colour
+    # a grid of the rows and columns of the matrix, at most 28 pixels wide and high; every second head is darker
     cell_size = min(28 / box.rows, 28 / box.columns, 7)
     cell_size = int(cell_size) if cell_size >= 1 else cell_size
     across, down = max(int(cell_size * box.columns), 3), max(int(cell_size * box.rows), 3)  # width and height
@@ -366,7 +370,7 @@ def icon_paths(box: Box) -> Iterator[Path]:
     yield Path(cells, blend_with_white(colour, 0.55), PAPER, 1)
     if 1 < box.parts <= 16 and across >= box.parts:
         part = across // box.parts
-        odd_parts = (f"M{x + place * part} {y}l{part} 0l0 {down}l{-part} 0z" for place in range(1, box.parts, 2))
+        odd_parts = (f"M{x + index * part} {y}l{part} 0l0 {down}l{-part} 0z" for index in range(1, box.parts, 2))
         yield Path("".join(odd_parts), colour, opacity=0.6)
 
 
@@ -378,10 +382,12 @@ def blend_with_white(colour: str, share: float) -> str:
 class Splitting(NamedTuple):
     """How q, k and v are split into `heads` query heads, which share `shared` heads of keys and values.
 
-    `columns`, `parts`: the columns of q, k and v before they are split, and the number of parts that they are cut into.
-    `pooled`: each head of keys and values is the mean of so many adjacent parts; if 1, the first parts are used.
-    `tiled`: query heads use the heads of keys and values in turn (1, 2, 1, 2), not in groups (1, 1, 2, 2).
-    `is_known`: otherwise the diagram does not show which columns belong to which head.
+    `columns`: the number of columns of q, k and v before they are split.
+    `parts`: the number of parts that these columns are cut into.
+    `pooled`: how many adjacent parts are averaged for one head of keys and values; 1 means that none are, and that only
+        the first parts are used.
+    `tiled`: whether query heads use the heads of keys and values in turn (1, 2, 1, 2), not in groups (1, 1, 2, 2).
+    `is_known`: whether it is known which columns belong to which head; if not, the diagram does not show it.
     `label`: the text next to the frame.
     """
 
@@ -396,9 +402,9 @@ class Splitting(NamedTuple):
 
 
 def describe_splitting(problem: Problem, settled: Settled, trace: Trace) -> Splitting:
-    """Return how a variant splits q, k and v into heads, which is not known for a mistake or the user's own code."""
+    """Return how a variant splits q, k and v into heads; for a mistake or the user's own code, this is not known."""
     arrays = {"q": problem.q, "k": problem.k, "v": problem.v}
-    # the first stage that has a matrix per head tells their number
+    # any stage with a matrix per head has the number of heads as its first axis
     traced = next((array for array in (trace.q, trace.weights, trace.context) if array is not None), None)
     heads, sizes = 1 if traced is None else len(traced), settled.heads
     parts = {"q": sizes.query, "k": sizes.given, "v": sizes.given}
@@ -411,7 +417,10 @@ def describe_splitting(problem: Problem, settled: Settled, trace: Trace) -> Spli
 
 
 def label_parts(step: Step, split: Splitting) -> Step:
-    """Label the columns of the tables of a projection with the heads that use them: 4 for head 1, 4 for head 2."""
+    """Return the step of a projection with the heads above its columns: 4 columns for head 1, 4 for head 2.
+
+    Other steps are returned unchanged.
+    """
     name = step.stage[2:]  # W_q becomes q
     if not walk.is_projection(step) or split.heads == 1 or not split.is_known or name not in split.parts:
         return step
@@ -424,7 +433,10 @@ def label_parts(step: Step, split: Splitting) -> Step:
 
 
 def show_columns_by_head(step: Step, split: Splitting, array: Array, most_columns: int) -> Step:
-    """If a projection has more than `most_columns`, show the first columns of each head, not just of the first head."""
+    """Return the step of a projection with the first columns of each head, not only of the first head.
+
+    A step with at most `most_columns` is returned unchanged.
+    """
     name, column_count = step.stage[2:], array.shape[-1]
     if not step.tables[0].parts or column_count <= most_columns or split.pooled > 1:
         return step
@@ -437,7 +449,10 @@ def show_columns_by_head(step: Step, split: Splitting, array: Array, most_column
 
 
 def show_rows_by_head(step: Step, head_count: int, array: Array, most_rows: int) -> Step:
-    """If W_o has more than `most_rows`, show the first rows of each head, not just of the first head."""
+    """Return the step of W_o with the first rows of each head, not only of the first head.
+
+    A step with at most `most_rows` is returned unchanged.
+    """
     if head_count == 1 or len(array) <= most_rows or len(array) % head_count:
         return step
     width = len(array) // head_count
@@ -448,7 +463,7 @@ def show_rows_by_head(step: Step, head_count: int, array: Array, most_rows: int)
 
 
 def name_heads(split: Splitting, name: str, part: int) -> str:
-    """Name the heads that use one part of the columns of q, k or v: `heads 1–2`."""
+    """Return the heads that use one part of the columns of q, k or v, such as `heads 1–2`, or `unused`."""
     group, group_size = (part, 1) if name == "q" else (part // split.pooled, split.heads // split.shared)
     if name != "q" and group >= split.shared:
         return "unused"

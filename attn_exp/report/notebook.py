@@ -29,7 +29,6 @@ MOST_CELLS = 12
 """Weights with more rows or columns than this are shown as a picture, not as a table."""
 
 MOST_MAPS = 24
-"""Maximum number of heads whose weights are shown."""
 
 
 @dataclass(frozen=True)
@@ -51,15 +50,18 @@ def drawing(comparison: Comparison, name: str) -> Drawing:
         UserError: the run has no such figure.
     """
     views = make_views(comparison)
-    members = figures.wanted(views)
-    drawings = figures.drawings(views, {name: members[chosen(name, members, "figure")]})
+    members = figures.choose_figures(views)
+    drawings = figures.draw_figures(views, {name: members[chosen(name, members, "figure")]})
     return Drawing(drawings[name])
 
 
 class Map(NamedTuple):
-    """The weights of one head as a table, or the address of a picture if the matrix is large.
+    """The weights of one head, as a table or, if the matrix is large, as a picture.
 
-    A line is the label of a query, and for each key the number and the opacity of its colour.
+    `columns`: the labels of the keys.
+    `lines`: for each query its label, and for each key the number and the opacity of its colour.
+    `picture`: the address of the picture.
+    `ink`: the colour of all cells: red, green and blue.
     """
 
     title: str
@@ -81,7 +83,7 @@ def run(comparison: Comparison, timings: Sequence[Timing]) -> str:
     shared = ", ".join(f"{column.title} {minus(value)}" for column, value in comparison_table.shared)
     paragraphs = [f"The same for all: {shared}.", opening(comparison)]
     paragraphs += [format_agreement(comparison.published)] if comparison.published else []
-    views = make_views(comparison, 0)  # without the scores behind the weights
+    views = make_views(comparison, 0)  # 0: without the scores from which the weights are computed
     scale, heads = colours(views), [head for panel in views.panels for head in heads_of(panel)]
     maps = [make_map(head, comparison, scale) for head in heads[:MOST_MAPS]]
     return html("run", comparison_table, paragraphs, maps, max(0, len(heads) - MOST_MAPS))
@@ -109,7 +111,7 @@ def distances(run: Comparison) -> pd.DataFrame:
 
 
 def steps(found: Sequence[Step]) -> pd.DataFrame:
-    """Return one row per step of a ladder: the setting that it changes, and how much that changes the output."""
+    """Return one row per step of a ladder: the setting that changes, and how much that changes the output."""
     return make_frame(Step, found)
 
 
@@ -119,7 +121,7 @@ def published(run: Comparison) -> pd.DataFrame:
 
 
 def stage(run: Comparison, variant: str, name: str, head: object = 1) -> pd.DataFrame:
-    """Return one stage of one variant labelled with tokens, such as the weights of its first head (`head=1`).
+    """Return one stage of one head of a variant, labelled with tokens, such as the weights of its first head.
 
     Raises:
         UserError: there is no such variant or head, or the variant did not compute this stage.

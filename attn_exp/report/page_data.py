@@ -1,9 +1,12 @@
 """Data for the scripts of a page: the run's numbers, the digits of its tables, and how to recompute each variant.
 
-Everything that the functions return is ready for JSON; the scripts in `templates/` read it by key. A page shows the
-tables of one head of one variant. The tables that it shows first are in its HTML; the others are stored as integers
-(the digits of their cells) and filled in on demand. Scores, the stages derived from them, and weights are not stored
-twice: the page already has them for its maps and lines.
+Everything that the functions return is ready for JSON; the scripts in `templates/` read it by key. A *panel* has the
+weights of one variant, or of several with equal weights. A *walk* shows a variant stage by stage. A *plan* says how to
+recompute a variant if the reader changes a number.
+
+A page shows the tables of one head of one variant. The tables that it shows first are in its HTML. The others are
+stored as integers, the digits of their cells, and filled in when they are needed. A panel already has the scores, the
+stages derived from them and the weights, so a walk does not store them again.
 """
 
 from __future__ import annotations
@@ -39,7 +42,7 @@ Data = dict[str, Any]
 
 
 def page_data(views: Views) -> Data:
-    """Return the tokens, the weights with the numbers they are computed from, and the outputs, ready for JSON."""
+    """Return the tokens of a run, the panels with its weights, and its variants with their outputs."""
     panel_indices = {name: index for index, panel in enumerate(views.panels) for name in panel.variants}
     comparison = views.comparison
     queries, keys = token_labels(comparison.problem)
@@ -59,10 +62,13 @@ def page_data(views: Views) -> Data:
 
 
 def panel_data(comparison: Comparison, panel: Panel, scale: Colours) -> Data:
-    """Return the data of a panel: scores and biases if its weights are a softmax of their sum, else the weights.
+    """Return the data of a panel, from which the page draws its weights.
 
-    If there are too many numbers for a page, it gets pictures instead. `own` is the multiplier of the scores,
-    `standard` the usual one, 1/sqrt(d); `shut` marks masked weights, and `rest` is what is added to the logits.
+    - `scores`, `rest`: the scores, and what is added to the logits, if the weights are a softmax of these.
+    - `weights`: the weights, if they are not.
+    - `pictures`: a picture of each head instead of numbers, if a page cannot store so many.
+    - `shut`: which weights are masked.
+    - `own`, `standard`: the multiplier of the scores in this run, and the usual one, 1/sqrt(d).
     """
     variant, split = panel.variants[0], panel.split
     settled = find_settled(comparison, variant)
@@ -87,7 +93,10 @@ def panel_data(comparison: Comparison, panel: Panel, scale: Colours) -> Data:
 
 
 def variant_data(comparison: Comparison, variant: str, letter: str, panel: int, *, carried: bool) -> Data:
-    """Return a variant's final output, if `carried` is set and it is small, and the index of its weights panel."""
+    """Return the data of a variant: its letter, its output, and the index of the panel with its weights.
+
+    The output is stored only if it is `carried` and small.
+    """
     output = get_answer(comparison.traces[variant])
     has_one_function = len({row.same_as for row in comparison.rows} - {""}) == 1  # no other output to compare it with
     is_stored = carried and output.ndim == 2 and output.size <= (MOST_STARTS if has_one_function else MOST_EXACT)
@@ -108,10 +117,10 @@ NORMALIZERS = ("softmax", "sigmoid", "sum", "sparsemax")
 
 
 def live_plans(comparison: Comparison, variants: Sequence[str]) -> Data:
-    """Return the arrays that a reader may change, and how to recompute each walk, or why that is impossible.
+    """Return the arrays that a reader may change, and the plans to recompute the walks and the rows.
 
-    `variants` are those of the walks. A plan is a mapping, or the reason why there is none. Equal plans are stored
-    once, and walks and rows refer to them by index.
+    `variants` has the variant of each walk. A plan is a mapping, or the reason why the variant cannot be recomputed.
+    Equal plans are stored once; walks and rows refer to them by index.
     """
     rows = [plan_row(comparison, row) for row in comparison.rows]
     plans = list[Any]()
@@ -132,10 +141,11 @@ def live_plans(comparison: Comparison, variants: Sequence[str]) -> Data:
 
 
 def plan_row(comparison: Comparison, row: Row) -> Data:
-    """Return the plan to recompute a row, or the reason why there is none.
+    """Return the data of a row of the comparison, with its plan or the reason why there is none.
 
-    `spread` says whether the weights are computed whole, in pieces or not at all; `even` says whether the rules allow
-    their rows to sum to 1.
+    - `spread`: `whole` if the form computes the weights as a matrix, `pieces` if only block by block, empty if neither.
+    - `even`: whether the weights can have an entropy. The rules must make rows sum to 1, and if the weights are in
+      pieces, none may be negative.
     """
     settled = find_settled(comparison, row.variant)
     if not row.same_as:
@@ -152,7 +162,7 @@ def plan_row(comparison: Comparison, row: Row) -> Data:
 
 
 def input_arrays(problem: Problem) -> dict[str, Array]:
-    # the numbers that a run starts from: x and the projections, or q, k and v
+    # the numbers that a run starts from: x and the projections, or else q, k and v, or weights and v
     from_x = {"x": problem.x, "memory": problem.memory, **problem.projections}
     from_q = {"q": problem.q, "k": problem.k, "v": problem.v, "weights": problem.weights}
     arrays = from_q if problem.x is None else from_x
@@ -160,7 +170,7 @@ def input_arrays(problem: Problem) -> dict[str, Array]:
 
 
 def find_obstacles(comparison: Comparison, settled: Settled) -> list[str]:
-    """Return the reasons why a page cannot recompute a variant, as clauses; empty if it can."""
+    """Return the reasons why a page cannot recompute a variant, as clauses of a sentence; empty if it can."""
     problem, rules, normalizer = comparison.problem, settled.rules, settled.rules.normalizer.name
     input_count = sum(array.size for array in input_arrays(problem).values())
     weight_count = settled.head * len(problem.tokens) * problem.keys
@@ -198,7 +208,7 @@ def is_computed(rule: Score | Position) -> bool:
 
 
 def make_plan(comparison: Comparison, settled: Settled) -> Data:
-    """Return what the script of a page needs to compute a variant: its heads, its rules as numbers, and its output."""
+    """Return the plan of a variant: its heads, and its rules and positions as numbers."""
     problem, shares = comparison.problem, settled.heads
     return {
         "heads": (shares.query, shares.given, shares.shared),
@@ -233,7 +243,7 @@ def position_data(problem: Problem, settled: Settled) -> Data:
 
 
 def rotation_data(rope: Any, width: int, queries: Array, keys: Array) -> Data:
-    """Return the cosines and sines that rotate each query and key, found by rotating the pair (1, 0)."""
+    """Return the cosines and sines that rotate each query and key: they are what the rotated pair (1, 0) becomes."""
     size = rope.size or width
     first = slice(0, size, 2) if rope.interleaved else slice(0, size // 2)
     second = slice(1, size, 2) if rope.interleaved else slice(size // 2, size)
@@ -250,7 +260,7 @@ def rotation_data(rope: Any, width: int, queries: Array, keys: Array) -> Data:
 
 
 def rule_data(problem: Problem, settled: Settled) -> Data:
-    """Return the scale, and the masks and score biases as numbers for every query and key."""
+    """Return the rules as numbers: the scale and the caps, and for every query and key the masks and score biases."""
     rules, heads, rows, keys = settled.rules, settled.head, len(problem.tokens), problem.keys
     grid = whole_grid(rules, heads, rows, keys)
     allowed = allowed_entries(rules.masks, rows, keys, int(rules.offset), heads)
@@ -277,22 +287,25 @@ def additive_weights(rules: Rules, problem: Problem, heads: int) -> list[list[fl
 
 
 FEW, MANY_TOKENS = 4, 8
-"""A page shows only four numbers of a vector with more than 16, or with more than four if there are more than eight
-tokens. Rows of tokens and columns of keys are shown 16 at a time."""
+"""A page shows only `FEW` numbers of a long vector. A vector is long if it has more than 16 numbers; with more than
+`MANY_TOKENS` tokens, if it has more than `FEW`. Rows of tokens and columns of keys are shown 16 at a time."""
 
 MOST_CELLS = 50_000
-"""Maximum number of values of a stage on a page; larger stages are cut to the first 16 keys, tokens and heads."""
+"""Maximum number of values of a stage on a page; a larger stage is cut to its first keys, tokens and heads."""
 
 CODES = {"masked": -32768, "−∞": -32767, "nan": -32766, "inf": 32767}
-"""Codes of cells that are masked or not finite."""
+"""The integers that stand for cells that are masked or not finite."""
 
 LARGEST = 32_765
 """The largest magnitude of a two-byte integer that is not a code."""
 
 
 def cut_to_page(step: Step, most_numbers: int) -> Step:
-    """Cut a step to what a page shows: its first head, and four numbers of vectors longer than `most_numbers`."""
-    # from here on, the numbers of heads, rows and columns to keep
+    """Return a step with only what a page shows of it: its first head, and `FEW` numbers of long vectors.
+
+    A vector is long if it has more than `most_numbers`.
+    """
+    # the numbers of heads, rows and columns; below, rows and columns become the numbers to keep
     heads, rows, columns = step.heads.shape
     full_rows, full_columns = step.shape[::-1] if step.stage == "lse" else (1, 1, *step.shape)[-2:]
     if walk.is_projection(step):
@@ -313,16 +326,17 @@ def cut_to_page(step: Step, most_numbers: int) -> Step:
 
 
 def cut_parts(parts: tuple[tuple[str, int], ...], columns: int) -> tuple[tuple[str, int], ...]:
-    # keep the labels of heads above the first columns: 4, 4 and 4 columns become 4 and 2 if 6 are shown
+    # the heads above the columns that are kept: for 6 columns, 4, 4 and 4 columns become 4 and 2
     starts = np.cumsum([0, *(count for _, count in parts)]).tolist()
     cut = [(label, min(count, columns - start)) for (label, count), start in zip(parts, starts, strict=False)]
     return tuple((label, count) for label, count in cut if count > 0)
 
 
 def walk_data(walk_values: Mapping[str, Any], panels: Sequence[tuple[Panel, Mapping[str, Any]]]) -> dict[str, Any]:
-    """Return a walk, ready for JSON: its variant, title and panel, and the data of its steps by stage.
+    """Return the data of a walk: its variant, title and panel, and the data of its steps by stage.
 
-    `panels` are all panels of the page, each with its data; the panel of a walk is an index, or empty if it has none.
+    `panels` are all panels of the page, each with its data. The result refers to its panel by index; if the walk has no
+    panel, this is an empty string.
     """
     index = walk_values["panel"]
     arrays, mask = ({}, "") if index == "" else derived_arrays(*panels[index])
@@ -333,7 +347,7 @@ def walk_data(walk_values: Mapping[str, Any], panels: Sequence[tuple[Panel, Mapp
 
 
 def derived_arrays(panel: Panel, data: Mapping[str, Any]) -> tuple[dict[str, Array], str]:
-    """Return the stages that a page derives from a panel's numbers, and the encoded mask of the panel."""
+    """Return the stages that a page derives from the numbers of a panel, and the mask of the panel, encoded."""
     if "pictures" in data:
         return {}, ""
     split = panel.split
@@ -345,7 +359,10 @@ def derived_arrays(panel: Panel, data: Mapping[str, Any]) -> tuple[dict[str, Arr
 
 
 def is_derived(step: Step, array: Array | None, mask: str) -> bool:
-    """Return whether a step equals, up to rounding, the numbers that the page derives from a panel with this mask."""
+    """Return whether a page can derive the numbers of a step, up to rounding, from its panel.
+
+    `array` and `mask` are the stage and the mask that `derived_arrays` returns for the panel.
+    """
     if array is None or array.shape != step.heads.shape:
         return False
     if (
@@ -359,7 +376,10 @@ def is_derived(step: Step, array: Array | None, mask: str) -> bool:
 
 
 def limit_cells(step: Step) -> Step:
-    """Shrink a step whose columns are keys to `MOST_CELLS` numbers: drop the last keys, then queries and heads."""
+    """Return a step of which at most `MOST_CELLS` numbers are left: without its last keys, then queries, then heads.
+
+    The columns of the step must be keys.
+    """
     heads, rows, columns = step.heads.shape
     if heads * rows * columns <= MOST_CELLS:
         return step
@@ -370,7 +390,7 @@ def limit_cells(step: Step) -> Step:
 
 
 def step_data(step: Step, array: Array | None, mask: str) -> dict[str, Any]:
-    # a step has no digits of its own if the page derives it from a panel
+    # `array` and `mask` are explained in `is_derived`; a step that a page derives from a panel has no digits of its own
     from_panel, has_tokens = is_derived(step, array, mask), not walk.is_projection(step)
     step = limit_cells(step) if walk.has_columns_of_keys(step) and not from_panel else step
     table, heads = step.tables[0], len(step.heads)
@@ -392,7 +412,10 @@ def step_data(step: Step, array: Array | None, mask: str) -> dict[str, Any]:
 
 
 def encode_cells(step: Step) -> tuple[str, bool]:
-    """Return the digits of all cells as base64 of little-endian integers, and whether these are stored as float64."""
+    """Return the digits of all cells in base64, and whether they are stored as float64.
+
+    Usually they are stored as two-byte integers, which are too small for some numbers.
+    """
     values = step.heads.ravel()
     if (np.abs(values[np.isfinite(values)]) * 10.0**step.decimals > LARGEST).any():
         return encode_floats(np.rint(values * 10.0**step.decimals)), True
@@ -404,22 +427,22 @@ def encode_cells(step: Step) -> tuple[str, bool]:
 
 
 def encode_cell(value: float, places: int) -> int:
-    """Return the number shown in a cell as an integer, without the decimal point, or a code of `CODES`."""
+    """Return the number that a cell shows as an integer, such as 25 for 0.25, or a code of `CODES`."""
     text = decimal(value, places)
     return CODES[text] if text in CODES else int(text.replace(".", "").replace("−", "-"))
 
 
 def encode_floats(array: Array) -> str:
-    """Encode an array as base64 of little-endian float64; a large array as float32, to halve its size."""
+    """Return an array in base64, as little-endian float64; a large array as float32, which halves its size."""
     array = np.ascontiguousarray(array, "<f4" if array.size > MOST_EXACT else "<f8")
     return base64.b64encode(array.tobytes()).decode()
 
 
 def encode_booleans(booleans: Array) -> str:
-    """Encode booleans as a string such as `0110`."""
+    """Return booleans as a string such as `0110`."""
     return "".join("01"[int(each)] for each in booleans.ravel())
 
 
 def drop_equal_heads(by_head: Array) -> Array:
-    """Return an array `[h t s]`, cut to its first head if all heads are equal."""
+    """Return an array `[h t s]`; only its first head if all heads are equal."""
     return by_head[:1] if (by_head == by_head[:1]).all() else by_head

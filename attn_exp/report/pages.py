@@ -1,7 +1,8 @@
-"""Pages without Jinja: inline style sheets and scripts, the policy that allows nothing else, and the list of runs.
+"""What every page has: inline style sheets, inline scripts and a policy. Also the page with the list of runs.
 
-Each run rewrites the list, and a run without a report does not load Jinja. So the page with the list is the only one
-that uses Python's string templates, and its text is escaped here."""
+Each run rewrites the list of runs, and a run without a report does not load Jinja. So that page is the only one that
+uses Python's string templates instead, and its text is escaped here.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +30,10 @@ def inline(*texts: str) -> str:
 
 
 REMARK = re.compile(r"""^(//.*|/\*\*.*\*/)\n|(?<=[;{},)\]]) // [^"'`\n]*$""", re.MULTILINE)
-"""A comment of a script: a line of its own, or the end of a line after a statement."""
+"""A comment of a script: a whole line, or the end of a line after a statement."""
 
 IN_STYLES = re.compile(r"/\*.*?\*/|\s*([{};,>])\s*|(?<=:)[ ]+", re.DOTALL)
-"""What a style sheet does not need: comments, and spaces around punctuation."""
+"""The parts that a style sheet does not need: comments, and spaces around punctuation."""
 
 
 def styles(*texts: str) -> str:
@@ -46,8 +47,8 @@ def scripts(*names: str) -> str:
 def policy(style: str, script: str = "") -> str:
     """Return a Content-Security-Policy that allows this inline style sheet and this inline script, and nothing else.
 
-    No other script or style works, and nothing is loaded; pictures are embedded. Source: W3C, "Content Security Policy
-    Level 3", sections 6.1, 6.7 and 8.4.
+    A browser then loads nothing from anywhere; pictures are embedded. Source: W3C, "Content Security Policy Level 3",
+    sections 6.1, 6.7 and 8.4.
     """
     scripts = csp_hash(script) if script else "'none'"
     return (
@@ -61,13 +62,18 @@ def csp_hash(text: str) -> str:
 
 
 MOST_COLUMNS = 6
-"""Maximum number of settings with a column of their own: those that most runs set."""
+"""Maximum number of settings that get a column of their own; those that most runs set come first."""
 
 
 class Listed(NamedTuple):
-    """One run or sweep in the list: its name and kind, a status if it did not succeed, its page and its settings.
+    """One run or sweep in the list.
 
-    `page` is a path relative to the list, `words` are the settings, and `problem` says why a folder cannot be read.
+    `kind`: such as `run` or `sweep`.
+    `page`: the path of its page, relative to the list.
+    `when`: when it started.
+    `ended`: how it ended, if it did not succeed.
+    `words`: its settings, such as `head=2`.
+    `problem`: why its folder cannot be read; empty if it can.
     """
 
     name: str
@@ -81,7 +87,7 @@ class Listed(NamedTuple):
 
 
 def index_page(entries: Sequence[Listed]) -> str:
-    """Return a self-contained page with a table of runs and sweeps, which its script makes sortable and filterable."""
+    """Return the page with the table of runs and sweeps; its script sorts and filters the table."""
     settings = [dict(setting.partition("=")[::2] for setting in entry.words) for entry in entries]
     readable = [values for entry, values in zip(entries, settings, strict=True) if not entry.problem]
     first_settings = readable[0] if len(entries) > 1 and readable else {}
@@ -136,5 +142,5 @@ def table_row(entry: Listed, values: Mapping[str, str], columns: Sequence[str], 
 
 
 def allow_breaks(text: str) -> str:
-    """Allow line breaks in escaped text: after punctuation inside words, and before dots between words."""
+    """Return escaped text in which a browser may break lines after punctuation inside words and before inner dots."""
     return re.sub(r"[,=_(]|(?<=[a-z])(?=\.[a-z])", r"\g<0><wbr>", text)

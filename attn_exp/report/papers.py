@@ -1,7 +1,10 @@
-"""Tables for papers: the comparison and the published results as Markdown, LaTeX and HTML.
+"""Tables for papers: the comparison and the published results, in Markdown, LaTeX and HTML.
 
-A number has as many digits as its error allows, at most four; units are in the column heads. No column depends on the
-speed of the machine, so equal comparisons give equal tables.
+A number has as many digits as its error allows, at most four. Units are in the column heads. Times are left out, so
+equal comparisons give equal tables.
+
+At `report.depth=reading`, a report leaves out what a student has no use for, such as rounding errors and bytes. Columns
+and lines that it leaves out are called deep.
 """
 
 from __future__ import annotations
@@ -24,14 +27,19 @@ LONG = 40
 """Cells longer than this wrap in LaTeX."""
 
 FITTED = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%" + "\n  "
-"""LaTeX that shrinks a table wider than the text."""
+"""LaTeX that shrinks a table if it is wider than the text."""
 
 GRAPHICX = r"\usepackage{graphicx}"
 BOOKTABS, FONTENC = r"\usepackage{booktabs}", r"\usepackage[T1]{fontenc}"
 
 
 class Table(NamedTuple):
-    """A plain-text table: caption, column heads and rows; `deep` has indices of rows left out at depth `reading`."""
+    """A table whose cells are plain text.
+
+    `name`: its name, which is also that of its file.
+    `head`: the column heads.
+    `deep`: the indices of the lines that are left out at `report.depth=reading`.
+    """
 
     name: str
     caption: str
@@ -42,13 +50,13 @@ class Table(NamedTuple):
     def at_depth(self, depth: str) -> Table:
         if depth == "all":
             return self
-        lines = tuple(line for place, line in enumerate(self.lines) if place not in self.deep)
+        lines = tuple(line for index, line in enumerate(self.lines) if index not in self.deep)
         return self._replace(lines=lines, deep=frozenset())
 
 
 def deep_lines(metrics: Iterable[str]) -> frozenset[int]:
-    """Return the indices of the lines about metrics that are left out at the depth `reading`."""
-    return frozenset(place for place, metric in enumerate(metrics) if is_deep(metric))
+    """Return the indices of the deep lines of a table; `metrics` has the metric that each line is about."""
+    return frozenset(index for index, metric in enumerate(metrics) if is_deep(metric))
 
 
 def tables(comparison: Comparison) -> list[Table]:
@@ -90,9 +98,9 @@ def format_two_digits(value: float) -> str:
 
 
 def format_significant(value: float, error: float, most: int = 4) -> str:
-    """Format a value with the digits that its error allows, at most `most`; as 0 if the error is as large as the value.
+    """Format a value with at most `most` digits, so that the last one is the first that the error affects.
 
-    The last digit is the first that the error affects. Source: JCGM 100:2008, section 7.2.6.
+    The result is 0 if the error is as large as the value. Source: JCGM 100:2008, section 7.2.6.
     """
     if not math.isfinite(value):
         return "-"
@@ -111,7 +119,7 @@ def markdown(table: Table) -> str:
 
 
 def latex(table: Table) -> str:
-    """Return a table in LaTeX, which needs the packages booktabs and graphicx."""
+    """Return a table in LaTeX; it needs the packages booktabs and graphicx."""
     lines = [" & ".join(latex_cell(cell) for cell in line) + r" \\" for line in table.lines]
     columns = [latex_column(column[1:]) for column in zip(table.head, *table.lines, strict=True)]
     return "\n".join(
@@ -144,7 +152,7 @@ def latex_column(cells: Sequence[str]) -> str:
 
 
 def latex_head(text: str, column: str) -> str:
-    """Return the head of a column with one word per line, so that the head is hardly wider than the numbers."""
+    """Return the head of a column in LaTeX, with one word per line so that it is hardly wider than the numbers."""
     parts = r" \\ ".join(map(latex_text, text.split()))
     return parts if " " not in text else rf"\begin{{tabular}}[b]{{@{{}}{column[0]}@{{}}}}{parts}\end{{tabular}}"
 
@@ -164,7 +172,7 @@ def latex_number(text: str) -> str:
 
 
 def html(table: Table) -> str:
-    """Return a table in HTML without styles, with text escaped like `html.escape` does, not like Jinja does."""
+    """Return a table in HTML without styles; text is escaped as Python's `html.escape` does it, not as Jinja does."""
     head, *lines = ([html_text(cell, LONGEST) for cell in line] for line in (table.head, *table.lines))
     heads = "".join(f'<th scope="col">{cell}</th>' for cell in head)
     rows = [

@@ -1,4 +1,4 @@
-"""Draw matrices as small PNG pictures without a plotting library, in opacities of one colour or in a colour map."""
+"""Draw matrices as small PNG pictures without a plotting library, in shades of one colour or in a colour map."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ Bytes = NDArray[np.uint8]
 
 INK, GREY = bytes((43, 124, 192)), bytes((128, 128, 128))
 FULL = 0.85
-"""Opacity of the largest weight in tables and pictures, low enough to keep the number on it readable."""
+"""Opacity of the largest weight in tables and pictures; it is below 1, so that a number on it stays readable."""
 VEIL = 70
 """Opacity of the grey of masked weights, out of 255."""
 FEW = 256
-"""Up to this many pixels, storing the colour of each pixel is shorter than a palette."""
+"""Up to this many pixels, a picture is shorter if it stores the colour of each pixel instead of a palette."""
 MASKED = "#d0d0d0"
 """The grey of masked cells in a colour map."""
 SIDE = 256
-"""Maximum number of pixels per side; larger matrices are averaged over blocks."""
+"""Maximum number of pixels per side; a larger matrix is averaged over blocks."""
 
 
 def picture_url(matrix: Array, shares: Callable[[Array], Array], is_masked: Array | None = None) -> str:
     """Return the `data:` URL of a picture of weights `[t s]`.
 
-    `shares` maps weights to opacities from 0 to 1. Cells that are `is_masked`, if known, are grey.
+    `shares` maps weights to opacities from 0 to 1. Cells that are `is_masked` are grey; None means that none is known.
     """
     opacity = (255 * FULL * shares(coarse(matrix))).round().astype(np.uint8)
     if is_masked is not None:
@@ -40,7 +40,7 @@ def picture_url(matrix: Array, shares: Callable[[Array], Array], is_masked: Arra
 
 
 def coarse(matrix: Array, side: int = SIDE) -> Array:
-    """Average a matrix over blocks of equal size, so that it has at most `side` rows and columns."""
+    """Return a matrix averaged over blocks of nearly equal size, so that it has at most `side` rows and columns."""
     for axis in (0, 1):
         length = matrix.shape[axis]
         if length > side:
@@ -51,7 +51,7 @@ def coarse(matrix: Array, side: int = SIDE) -> Array:
 
 
 def encode_opacities(opacity: Bytes, veil: int = 0) -> bytes:
-    """Encode a picture `[height width]` in 255 opacities of one colour; 0 stands for grey with opacity `veil`."""
+    """Return a PNG of opacities `[height width]` of one colour, from 1 to 255; 0 is grey with the opacity `veil`."""
     if opacity.size <= FEW:
         colours = np.array([[*GREY, veil], *([*INK, level] for level in range(1, 256))], np.uint8)
         return encode_png(colours[opacity])
@@ -59,7 +59,7 @@ def encode_opacities(opacity: Bytes, veil: int = 0) -> bytes:
 
 
 def colour_cells(matrix: Array, end: float, gamma: float, colours: str, is_masked: Array | None = None) -> Bytes:
-    """Return the colours of numbers as pixels `[row column 4]`: NaN is transparent, masked numbers are grey."""
+    """Return the colours of numbers as pixels `[row column 4]`; NaN is transparent, and masked numbers are grey."""
     opacity = 255 * np.isfinite(matrix)[:, :, None].astype(np.uint8)
     pixels = np.concatenate([palette(colours)[palette_indices(matrix, end, gamma)], opacity], axis=2)
     if is_masked is not None:
@@ -68,7 +68,9 @@ def colour_cells(matrix: Array, end: float, gamma: float, colours: str, is_maske
 
 
 def encode_png(pixels: Bytes, palette_chunks: Sequence[tuple[bytes, bytes]] = ()) -> bytes:
-    """Encode pixels `[height width byte]`: one byte is an index into the palette in `palette_chunks`, several a colour.
+    """Return pixels `[height width byte]` as a PNG.
+
+    A pixel of several bytes is a colour. A pixel of one byte is an index into the palette that `palette_chunks` has.
 
     Source: W3C, "Portable Network Graphics (PNG) Specification", third edition, sections 5 and 11.
     """

@@ -3,7 +3,8 @@
 The sentences say which variants compute the same function, which tokens are queries, why rows share a letter, where two
 computations first differ, how accurate each variant is, and what each step of a ladder changes. For example: "looped
 and matrix give the same result (group A). scaled differs from looped by up to 0.3 in the output, and scale=true alone
-causes this." A row's letter (`same_as`) names the function that its variant computes; empty if it was not computed.
+causes this." Rows with the same letter (`same_as`) have the same output, up to rounding. The letter of a variant that
+was not computed is empty.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from attn_exp.config.schema import Variant
 from attn_exp.config.spelling import spelled
 from attn_exp.errors import count_of
 from attn_exp.experiment.checks.check import Finding
-from attn_exp.experiment.ladder import TOO_LARGE, list_differing, settings_of
+from attn_exp.experiment.ladder import TOO_LARGE, collect_settings, list_differing
 from attn_exp.experiment.measuring import DIFFERENT, SAME_FUNCTION
 from attn_exp.experiment.metrics.errors import largest_error
 from attn_exp.experiment.row import COLUMNS, Agreement, Comparison, Row, Step, find_settled
@@ -31,12 +32,12 @@ from attn_exp.report.stages import is_random
 
 
 def listed(names: Sequence[str]) -> str:
-    """Join names for a sentence: a, b and c."""
+    """Return names joined for a sentence: a, b and c."""
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def lead(comparison: Comparison) -> str:
-    """Say what was computed on which tokens, and whether every variant agrees with the reference."""
+    """Return sentences on what was computed on which tokens, and whether every variant agrees with the reference."""
     rows = [row for row in comparison.rows if row.same_as]
     names = listed([row.variant for row in rows]) if len(rows) < 4 else f"{len(rows)} variants"
     matrices = MATRICES if any(variant.output_projection for variant in comparison.variants) else MATRICES[:-1]
@@ -47,15 +48,16 @@ def lead(comparison: Comparison) -> str:
 
 
 def opening(comparison: Comparison) -> str:
-    """Say what was computed, whether it is right, and which variants give the same result."""
+    """Return sentences on what was computed, whether it is right, and which variants give the same result."""
     groups = describe_groups(comparison.rows, comparison.steps, comparison.config.against)
     return " ".join(filter(None, [lead(comparison), groups, describe_tokens(comparison.problem).queries]))
 
 
 def describe_groups(rows: Sequence[Row], steps: Sequence[Step] | None = None, against: str | None = None) -> str:
-    """Say which variants compute the same function, how much the others differ from the baseline row, and why.
+    """Return sentences on which variants give the same result, and how and why others differ from the baseline row.
 
-    `steps`, if known, break the differences down; `against` names the baseline row, by default the first.
+    The reasons come from `steps`; without them, no reasons are given. `against` names the baseline row, by default the
+    first.
     """
     groups = rows_by_letter(rows)
     parts = [format_group(members) for members in groups if len(members) > 1]
@@ -71,7 +73,7 @@ def describe_groups(rows: Sequence[Row], steps: Sequence[Step] | None = None, ag
 
 
 def rows_by_letter(rows: Sequence[Row]) -> list[list[Row]]:
-    """Group the rows of the variants by the function that they compute, leaving out variants that were not computed."""
+    """Return the rows in groups with the same letter; variants that were not computed are left out."""
     groups: dict[str, list[Row]] = {}
     for row in rows:
         if row.same_as:
@@ -106,12 +108,17 @@ SPOKEN = {
 
 
 def spoken(stage: str) -> str:
-    """Return a stage in words; empty for projections, which are known by their symbols."""
+    """Return a stage in words, such as `queries`; empty for a projection, for which a page shows only the symbol."""
     return "" if stage[:2] in ("W_", "b_") else SPOKEN.get(stage, stage)
 
 
 class Tokens(NamedTuple):
-    """The tokens of a run in words: the run's default title, the meaning of a map's columns, and which are queries."""
+    """What a report says about the tokens of a run.
+
+    `title`: the title of a report without one of its own.
+    `columns`: what a column of a map of weights is, such as `key (memory)`.
+    `queries`: a sentence on where queries and keys come from; empty if they are the same tokens.
+    """
 
     title: str
     columns: str
@@ -119,7 +126,6 @@ class Tokens(NamedTuple):
 
 
 def describe_tokens(problem: Problem) -> Tokens:
-    """Describe the tokens of a run; `queries` is empty if queries and keys are the same tokens."""
     tokens, past = count_of(len(problem.tokens), "token"), problem.past
     if problem.memory is not None:
         queries = (
@@ -138,7 +144,7 @@ NOT_A_PIN = ("form", "output_projection")
 
 
 def explain_shared_letters(comparison: Comparison) -> list[str]:
-    """Explain which settings of a variant have no effect on its letter."""
+    """Return sentences on variants with the letter of an earlier one: which of their settings have no effect here."""
     leaders, sentences = dict[str, str](), list[str]()
     for row in comparison.rows:
         leader = leaders.setdefault(row.same_as, row.variant)
@@ -148,11 +154,11 @@ def explain_shared_letters(comparison: Comparison) -> list[str]:
 
 
 def explain_shared_letter(comparison: Comparison, variant: str, leader: str) -> str:
-    # Name the settings that only this variant pins and that equal the run's own, and those in which it differs from the
-    # first variant with its letter, its leader. The sentence is empty if there are neither.
+    # The leader is the first variant with the same letter. Name the settings that only this variant pins and that equal
+    # the run's own, and the settings in which it differs from its leader. The sentence is empty if there are neither.
     config = comparison.config
     chosen, first = (
-        settings_of(find_settled(comparison, name), config, comparison.problem) for name in (variant, leader)
+        collect_settings(find_settled(comparison, name), config, comparison.problem) for name in (variant, leader)
     )
     without_effect = [key for key in list_differing(first, chosen) if key != "form"]
     explained = (*without_effect, *pinned_settings(config.variant[leader]))
@@ -178,9 +184,10 @@ def pinned_settings(variant: Variant) -> list[str]:
 
 
 def describe_first_differences(comparison: Comparison) -> list[str]:
-    """Name the stage at which each function other than that of the baseline row first differs from it.
+    """Return a sentence for each other letter: the stage at which it first differs from the baseline row.
 
-    If two variants split heads differently, their stages cannot be compared; the ladder's steps show the effect.
+    There is none for a variant that splits heads differently, since its stages cannot be compared; the steps of the
+    ladder show the effect.
     """
     rows = {row.variant: row for row in comparison.rows if row.same_as}
     baseline_row = rows[baseline(comparison.config, comparison.variants).name]
@@ -204,7 +211,7 @@ def describe_first_difference(comparison: Comparison, baseline_row: Row, row: Ro
 
 
 def describe_accuracy(rows: list[Row], queries: int = 0) -> str:
-    """Say which variants agree with the reference, by dtype, and how many of the `queries` were checked."""
+    """Return a sentence on which variants agree with the reference, and how many of the `queries` were checked."""
     wrong = [row for row in rows if row.checked and row.error_ulp > SAME_FUNCTION]
     rows_by_dtype: dict[str, list[Row]] = {}
     for row in rows:
@@ -237,14 +244,14 @@ def origin(about: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 MATTERS = 0.1
-"""The range of a step's effect over orders is reported if it exceeds this share of the largest effect."""
+"""The effect of a step depends on the order of steps. Its range is reported if it exceeds this share of the maximum."""
 
 NOTHING = 1e-9
-"""A step is left out if its effect, in every order, is below this share of the largest effect of any step."""
+"""A step is left out if its effect is in every order below this share of the largest effect of all steps."""
 
 
 def describe_difference(members: Sequence[Row], baseline_row: Row, steps: Sequence[Step] | None) -> str:
-    """Say how much a group of variants that compute one function differs from the baseline row, and why."""
+    """Return a clause on how much some variants with the same letter differ from the baseline row, and why."""
     names, max_diff = listed([row.variant for row in members]), max(row.max_diff for row in members)
     verb = "differs" if len(members) == 1 else "differ"
     # outputs of different shapes have no difference, only NaN
@@ -264,9 +271,10 @@ def format_causes(members: Sequence[Row], steps: Sequence[Step]) -> str:
 
 
 def format_cause(steps: Sequence[Step]) -> tuple[str, str]:
-    """Return the words that join a description to the sentence before it, and the description of the steps to a row.
+    """Return the end of a sentence on why a row differs, in two pieces.
 
-    For example `": "` and `"2 heads change the output by up to 0.031, then W_o by up to 0.67"`.
+    The second piece describes the steps to the row: `2 heads change the output by up to 0.031, then W_o by up to 0.67`.
+    The first joins it to the sentence, such as `: ` or `, and `.
     """
     telling = [step for step in steps if changes_output(step, steps)]
     if len(telling) == 1 and telling[0].note == TOO_LARGE:
@@ -291,14 +299,17 @@ def format_steps(steps: Sequence[Step]) -> Iterator[str]:
 
 
 def changes_output(step: Step, steps: Sequence[Step]) -> bool:
-    """Return whether one of the `steps` to a row changes the output by more than rounding, in this order or another."""
+    """Return whether a step changes the output by more than rounding, in this order or in another.
+
+    `steps` are all steps to the same row.
+    """
     return step.sameness == DIFFERENT or step.most > NOTHING * max(
         (other.moved for other in steps if not math.isnan(other.moved)), default=0.0
     )
 
 
 def format_range(step: Step) -> str:
-    """Format the range of a step's effect on the output over all orders; empty if the order hardly matters."""
+    """Return the range of a step's effect over all orders in words; empty if the order hardly matters."""
     if not step.orders or step.most - step.least <= MATTERS * step.most:
         return ""
     return f"{brief(step.least)} to {brief(step.most)}, depending on the order"
@@ -309,7 +320,7 @@ def is_plural(step: Step) -> bool:
 
 
 NAMES = {name: column for name, column in COLUMNS.items() if "terminal" in column.shown}
-"""Fields of a row in the terminal's table; the dtype is left out if it is float64 in all rows."""
+"""The columns of the table in the terminal; the dtype is left out if it is float64 in all rows."""
 
 
 def summary(comparison: Comparison) -> str:

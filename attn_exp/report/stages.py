@@ -1,8 +1,8 @@
-"""Each stage of attention: its symbol, axes, meaning and formula, and the settings that shaped it.
+"""Each stage of attention: its symbol, axes, meaning and formula, and the settings that act on it.
 
-`STAGES` says what a stage is in general. `explain` adapts it to a variant: with an additive rule, the formula of the
-scores becomes `S_ij = sum_n w_n tanh(Q_in + K_jn)`. `remark` names the settings, such as `mask=causal, score=alibi`.
-`typeset` turns a formula into MathML.
+`STAGES` says what a stage is in general. `explain` adapts this to a variant: with an additive rule, for example, the
+formula of the scores becomes `S_ij = sum_n w_n tanh(Q_in + K_jn)`. `name_settings` names the settings that act on a
+stage, such as `mask=causal, score=alibi`. `typeset` turns a formula into MathML.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from attn_exp.rules.scores.score import Score
 
 
 class Explained(NamedTuple):
-    """One stage in words: `axes` are the letters of its shape, such as `t d`; `formula` is plain text."""
+    """One stage in words; `axes` has the letters of its shape, such as `t d`, and `formula` is plain text."""
 
     symbol: str
     axes: str
@@ -40,7 +40,7 @@ class Explained(NamedTuple):
         return f'<math display="block">{typeset(left)}<mo>=</mo>{result}</math>' if right else ""
 
 
-PIECE = re.compile(
+PIECE = re.compile(  # one piece of a formula, which `piece_in_mathml` translates
     r"exp\((?P<power>[^)]*)\)|sum_(?P<index>\w)|(?P<text>right: |, .*)"
     r"|(?P<symbol>[^\W_]+′?)(?:_(?P<subscript>[^\W_]+))?(?P<transposed>\^T)?|(?P<sign>\.\.\.|[^\w\s])"
 )
@@ -101,7 +101,7 @@ STAGES = {
 }
 
 AXES = {("past", "x"): "s m", ("memory", "W_k"): "n d", ("memory", "W_v"): "n e"}
-"""The axes of some stages if queries and keys come from different tokens."""
+"""The axes of some stages if keys come from elsewhere (`memory` or `past`) than queries."""
 
 POOLED = {
     "first": "Only the first {heads.shared} of {heads.given} heads are used.",
@@ -117,13 +117,13 @@ PAIRED = {"additive": "S_ij = sum_n w_n tanh(Q_in + K_jn)"}
 
 def explain(stage: str, comparison: Comparison, settled: Settled) -> Explained:
     problem, rules, stages = comparison.problem, settled.rules, changing_stages(comparison.traces[settled.name])
-    # what keys come from, if not from the same tokens as queries
+    # where keys come from, if not from the same tokens as queries
     key_source = "memory" if problem.memory is not None else "past" if problem.past else ""
     default, is_single, scale = STAGES.get(stage, Explained(stage, "", "", "")), settled.head == 1, settled.scale
     is_mixed = settled.output_projection and "W_o" in problem.projections
     logit = "M" if "masked" in stages and stage != "masked" else "L′" if "capped" in stages else "L"
     missing = "" if "logits" in stages else ", of logits that this form never stores as a full matrix"
-    # the stages whose meaning or formula depends on the run; one entry of each table is used
+    # the stages whose meaning or formula depends on the run; only the entries of `stage` are used
     meanings = {
         "W_o": "Turns the context into the output." if is_single else default.meaning,
         "scores": default.meaning if rules.pairing is None else default.meaning.replace("product", "score"),
@@ -166,7 +166,7 @@ def explain_projection(stage: str, logit: str, comparison: Comparison, settled: 
 
 
 def explain_masked(stage: str, logit: str, comparison: Comparison, settled: Settled) -> tuple[str, str]:
-    """Return the meaning and the formula of masked logits; some conventions cap them after masking."""
+    """Return the meaning and the formula of masked logits, which some conventions cap after masking."""
     has_masks, has_bias = bool(settled.rules.masks), bool(name_acting_scores(comparison, settled, "bias"))
     caps_last = settled.rules.bend_last and name_acting_scores(comparison, settled, "bend")
     hiding = "minus infinity where masked"
@@ -195,9 +195,10 @@ def explain_weights(stage: str, logit: str, comparison: Comparison, settled: Set
 
 
 def explain_mistake(default: Explained, stage: str, settled: Settled) -> Explained:
-    """Explain a stage that departs from the definition, with the mistakes that begin there or else with all of them.
+    """Return the explanation of a stage that departs from the definition, with the mistakes that cause this.
 
-    A user's own function has no named mistakes, and a stored run may have mistakes that no longer exist.
+    These are the mistakes that begin at this stage; if none does, all mistakes. None is named if the variant is a
+    user's own function, or if a stored run has a mistake that no longer exists.
     """
     known = {name: mistakes.mistake(name) for name in settled.mistakes if name in mistakes.names()}
     relevant = {name: mistake for name, mistake in known.items() if mistake.stage == stage} or known
@@ -207,22 +208,23 @@ def explain_mistake(default: Explained, stage: str, settled: Settled) -> Explain
 
 
 def changing_stages(trace: Trace) -> dict[str, Array]:
-    # the stages of a trace without those that change nothing: caps and masks that equal the stage before them
+    # the stages of a trace, but without capped and masked logits that equal the stage before them
     stages = dict(trace.stages())
     before = dict(zip(list(stages)[1:], stages.values(), strict=False))
     equal = [name for name in ("capped", "masked") if name in before and np.array_equal(stages[name], before[name])]
     return {name: array for name, array in stages.items() if name not in equal}
 
 
-BLIND_GETS = {"zeros": "0", "nan": "NaN", "mean": "all equal"}
-"""The weights of a query that sees no key, by convention."""
+WITHOUT_KEYS = {"zeros": "0", "nan": "NaN", "mean": "all equal"}
+"""The weights of a query that sees no key, in words, for each value of `Convention.empty` that a note explains."""
 
 
 RANDOM = (*DISTRIBUTIONS, "torch_linear", "torch_mha")
 """The sources that draw projections at random."""
 
 
-def remark(stage: str, comparison: Comparison, settled: Settled) -> str:
+def name_settings(stage: str, comparison: Comparison, settled: Settled) -> str:
+    """Return a note on the settings that act on a stage, such as `mask=causal`; empty if there is nothing to say."""
     trace, positions = comparison.traces[settled.name], settled.words["position"]
     if is_random(stage, comparison):
         return "Random numbers drawn from a seed, not learned."
@@ -235,9 +237,9 @@ def remark(stage: str, comparison: Comparison, settled: Settled) -> str:
         # rotations of q and k do not change v
         names = [word for position, word in positions_in_words if position.changes_x or stage != "v"]
         return f"with position={' + '.join(names)}" if names else ""
-    if stage == "weights" and trace.masked is not None and not settled.mistakes and settled.empty in BLIND_GETS:
+    if stage == "weights" and trace.masked is not None and not settled.mistakes and settled.empty in WITHOUT_KEYS:
         sees_nothing = np.isneginf(trace.masked).all(axis=-1).any()
-        return f"{BLIND_GETS[settled.empty]} where a query may see no key" if sees_nothing else ""
+        return f"{WITHOUT_KEYS[settled.empty]} where a query may see no key" if sees_nothing else ""
     # the method of a score rule that makes this stage
     method = {"scores": "pair", "capped": "bend", "masked": "bias"}.get(stage, "")
     mask = settled.words["mask"] if stage == "masked" else "none"
@@ -255,7 +257,7 @@ def is_random(stage: str, comparison: Comparison) -> bool:
 
 
 def name_acting_scores(comparison: Comparison, settled: Settled, method: str) -> str:
-    """Name the score rules that have an effect of their own: those that `bend` the logits, add a `bias` or `pair`."""
+    """Return the score rules that act through a method, `bend`, `bias` or `pair`, in words: `score=alibi + cap`."""
     named_rules = zip(settled.rules.scores, settled.words["score"].split(" + "), strict=False)
     names = [word for rule, word in named_rules if has_effect(rule, method, comparison.traces[settled.name])]
     return f"score={' + '.join(names)}" if names else ""
@@ -264,8 +266,8 @@ def name_acting_scores(comparison: Comparison, settled: Settled, method: str) ->
 def has_effect(rule: Score, method: str, trace: Trace) -> bool:
     """Return whether a score rule overrides a method of `Score`, such as `bend`.
 
-    The code of a rule from outside the package may be unavailable. It counts as overriding if the stages before and
-    after the method differ in a number that is not masked.
+    The code of a rule from outside the package may be unavailable. Such a rule counts as overriding the method if the
+    stages before and after it differ in a number that is not masked.
     """
     if type(rule).__module__.startswith(Score.__module__.removesuffix("score")):
         return getattr(type(rule), method) is not getattr(Score, method)

@@ -1,7 +1,8 @@
-"""The data of the explorer on a sweep's page: a `Plotted` goes in, and the cells and the initial view come out as JSON.
+"""The data of the explorer on a sweep's page: a `Plotted` goes in, and cells and an initial view for JSON come out.
 
-Labels become indices: a cell is `{"at": [2, 0], "numbers": [[0.81, 0.05, 6, 0.7, 0.9]]}`, with an index into the labels
-of each axis that varies, the variant last, and the numbers of `interval_numbers` for each metric.
+Labels become indices. In a cell such as `{"at": [2, 0], "numbers": [[0.81, 0.05, 6, 0.7, 0.9]]}`, `at` has an index
+into the labels of each axis that varies, and the last index is that of the variant. `numbers` has, for each metric,
+what `interval_numbers` returns.
 """
 
 from __future__ import annotations
@@ -12,16 +13,16 @@ from typing import Any
 
 from attn_exp.arrays import Shape
 from attn_exp.experiment.row import column_title, is_deep
-from attn_exp.report.sweep_plots import Numbers, Plotted, is_number, labels, number, spaced_by_factors
+from attn_exp.report.sweep_plots import Numbers, Plotted, is_number, list_labels, parse_number, spaced_by_factors
 
 MOST_CELLS = 3000
-"""Maximum number of cells, since a larger page would be slow; the plots and the table show the same numbers."""
+"""With more cells than this, a page has no explorer, since it would be slow; plots and tables show the same numbers."""
 
 
 def explored(plotted: Plotted, metrics: Iterable[str], first: str) -> dict[str, Any] | None:
-    """Return the cells of a sweep, ready for JSON, with its plotted metrics and `metrics`, starting with `first`.
+    """Return the data of the explorer; None if there are too many cells, or if no setting varies.
 
-    Return None if there are too many cells, or if no setting varies.
+    It has the metrics that are plotted and `metrics`; the first of them all is `first`.
     """
     varying = plotted.varying
     if not varying or len(plotted.cells) > MOST_CELLS:
@@ -43,8 +44,8 @@ def explored(plotted: Plotted, metrics: Iterable[str], first: str) -> dict[str, 
 
 def axis_data(plotted: Plotted, axis: int) -> dict[str, Any]:
     is_setting = axis < len(plotted.axes)
-    names = labels(plotted, axis) if is_setting else list(dict.fromkeys(key[-1] for key in plotted.cells))
-    values = list(map(number, names)) if is_setting and all(map(is_number, names)) else None
+    names = list_labels(plotted, axis) if is_setting else list(dict.fromkeys(key[-1] for key in plotted.cells))
+    values = list(map(parse_number, names)) if is_setting and all(map(is_number, names)) else None
     if values is not None:
         names = [label for _, label in sorted(zip(values, names, strict=True))]  # by number, not by appearance
         values = sorted(values)
@@ -53,10 +54,10 @@ def axis_data(plotted: Plotted, axis: int) -> dict[str, Any]:
 
 
 def initial_view(axes: Sequence[dict[str, Any]], cells: Sequence[dict[str, Any]]) -> dict[str, int]:
-    """Return the axes (by index) that the explorer initially uses for x, colours and panels.
+    """Return the axes, by index, that the explorer uses at first for x, for colours and for panels; -1 for none.
 
-    A numeric setting is shown along x. Of the other settings, the one with which the first metric varies most is shown
-    by colour, so that its values share one panel, and the next one by panels. -1 means that there is none.
+    A numeric setting is along x. Of the others, the one along which the first metric varies most gets the colours, so
+    that its values are in the same panel. The next one gets the panels.
     """
     settings = list(range(len(axes) - 1))
     variation = measure_variation(axes, cells)
@@ -71,9 +72,10 @@ def initial_view(axes: Sequence[dict[str, Any]], cells: Sequence[dict[str, Any]]
 
 
 def measure_variation(axes: Sequence[dict[str, Any]], cells: Sequence[dict[str, Any]]) -> list[float]:
-    """Return how much the means of the first metric vary along each axis, alone and in interactions.
+    """Return how much the first metric varies along each axis.
 
-    This is the mean squared deviation of a cell from the mean of the cells that differ from it at most along that axis.
+    Cells that agree on all other axes are a group. The result for an axis is the mean squared deviation of a cell from
+    the mean of its group.
     """
     means = [(cell["at"], cell["numbers"][0][0]) for cell in cells if cell["numbers"] and cell["numbers"][0]]
     variation = []
@@ -88,6 +90,7 @@ def measure_variation(axes: Sequence[dict[str, Any]], cells: Sequence[dict[str, 
 
 
 def interval_numbers(cell: Numbers | None) -> list[float] | None:
+    """Return the mean, half the width of its interval (0 if there is none), the count, the least and the most."""
     if cell is None:
         return None
     half = 0.0 if math.isnan(cell.half_width) else cell.half_width

@@ -1,8 +1,9 @@
 """The plots of a sweep as charts: `Plotted` goes in, and `draw` returns a `Chart` for each name, such as `heat`.
 
-The axes that vary decide which plot is drawn: one numeric axis gives lines, two axes give heat maps, and so on. In this
-file, an axis is an index into `Plotted.axes`, an `Axis` is a ruler on paper, and a key is one label per axis, then the
-variant: `("2", "causal", "looped")`. Lengths are in inches, and 72 points make an inch.
+The settings that vary decide which plot is drawn: one numeric setting gives lines, two settings give heat maps, and so
+on. In this file, an `axis` is the index of a setting in `Plotted.axes`, and an `Axis` is a ruler on paper. A key names
+a cell of the sweep: it has one label per axis, then the variant, such as `("2", "causal", "looped")`. Lengths are in
+inches, and an inch is 72 points.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 
 
 FEW = 5
-"""With fewer seeds than this, a confidence interval is not useful."""
+"""With fewer seeds than this, a confidence interval is not useful; the range is shown instead."""
 
 ALL = "all"
 """The label of a value that means no limit, such as -1 for a window; it sorts after all numbers."""
@@ -64,14 +65,14 @@ NEEDS = {
     "parallel": (2, 99, "two or more settings that vary"),
     "spread": (0, 99, "results"),
 }
-"""For each plot, the minimum and maximum number of settings that vary (besides the seed), and the same in words."""
+"""How many settings must vary for each plot, not counting the seed: the minimum, the maximum, and both in words."""
 
 
 def refuse_plots(names: Sequence[str], axes: Sequence[Mapping[str, Any]]) -> None:
     """Refuse plots that do not exist, or that cannot be drawn for these axes.
 
     Raises:
-        UserError: a plot is unknown, or does not suit the axes; the message says what it needs.
+        UserError: there is no such plot, or it needs other axes; the message says which.
     """
     varying = [axis for axis in axes if axis["key"] != "seed" and axis["count"] > 1]
     numeric = [axis for axis in varying if axis["kind"] in ("int", "float")]
@@ -85,10 +86,10 @@ def refuse_plots(names: Sequence[str], axes: Sequence[Mapping[str, Any]]) -> Non
 
 
 def refuse_unknown(names: Sequence[str]) -> None:
-    """Refuse unknown names of plots.
+    """Refuse names of plots that do not exist.
 
     Raises:
-        UserError: a name is unknown.
+        UserError: there is no plot of a name.
     """
     for name in names:
         if name not in SWEEP_CAPTIONS:
@@ -99,8 +100,9 @@ def refuse_unknown(names: Sequence[str]) -> None:
 class Numbers:
     """Summary statistics of the numbers in one cell of a sweep, such as those of its seeds.
 
-    `squares` is the sum of squared deviations from the mean, and `half_width` half the width of its 95% confidence
-    interval, NaN for a single number.
+    `squares`: the sum of the squared deviations from the mean.
+    `least`, `most`: the range of the numbers.
+    `half_width`: half the width of the 95% confidence interval of the mean; NaN for a single number.
     """
 
     count: int
@@ -112,9 +114,11 @@ class Numbers:
 
 
 class Change(NamedTuple):
-    """The effect of one change of a setting on a metric: the mean paired difference, and whether it is significant.
+    """The effect of one change of a setting on a metric.
 
-    `low` and `high` are the ends of its interval, NaN if it has none.
+    `mean`: the mean paired difference.
+    `low`, `high`: the ends of its interval; NaN if it has none.
+    `sure`: whether it is significant.
     """
 
     label: str
@@ -129,10 +133,13 @@ class Plotted(NamedTuple):
 
     `axes`, `variants`: the names of the settings that are swept, and of the variants.
     `cells`: for each key (a label on each axis, then a variant), the statistics of each metric.
-    `metrics`: those worth drawing, the most important first; `changes` has the effects on each of the first two.
-    `heads`: a map `[layer head]` of each head pattern; `layers` are the names of its rows.
-    `further`: the names of additional plots; if `only` is not empty, only plots named there are drawn.
+    `metrics`: the metrics worth drawing, the most important first.
+    `changes`: the effects of the settings on each of the first two metrics.
+    `layers`: the names of the layers.
+    `heads`: for each head pattern, a map `[layer head]`.
+    `further`: the names of additional plots.
     `size`: the size of each plot.
+    `only`: if it is not empty, only the plots named in it are drawn.
     """
 
     axes: Sequence[str]
@@ -152,18 +159,18 @@ class Plotted(NamedTuple):
         return [axis for axis in range(len(self.axes)) if len({key[axis] for key in self.cells}) > 1]
 
 
-def labels(plotted: Plotted, axis: int) -> list[str]:
-    """Return the labels of an axis in order of appearance, or by number if one of them means no limit."""
+def list_labels(plotted: Plotted, axis: int) -> list[str]:
+    """Return the labels of an axis in order of appearance; if one of them means no limit, sorted by number."""
     names = list(dict.fromkeys(key[axis] for key in plotted.cells))
     return in_order(names) if ALL in names else names
 
 
 def is_number(label: str) -> bool:
-    return not math.isnan(number(label))
+    return not math.isnan(parse_number(label))
 
 
-def number(label: str) -> float:
-    """Convert a label to a number: the middle of a range such as `1..3`, and NaN for a word."""
+def parse_number(label: str) -> float:
+    """Return the number that a label stands for, the middle of a range (`"1..3" -> 2`), and NaN for a word."""
     low, _, high = label.partition("..")
     try:
         return (float(low) + float(high or low)) / 2
@@ -172,13 +179,13 @@ def number(label: str) -> float:
 
 
 def in_order(names: Sequence[str]) -> list[str]:
-    """Sort labels by number, with "no limit" last; if any label is a word, keep their order."""
+    """Return labels sorted by number, with `ALL` last; if one of them is another word, the order stays as it is."""
     numbered = all(is_number(name) or name == ALL for name in names)
-    return sorted(names, key=lambda name: math.inf if name == ALL else number(name)) if numbered else list(names)
+    return sorted(names, key=lambda name: math.inf if name == ALL else parse_number(name)) if numbered else list(names)
 
 
 def spaced_by_factors(values: Sequence[float]) -> bool:
-    """Return whether sorted numbers grow by factors rather than by steps, so that they suit a logarithmic axis."""
+    """Return whether sorted numbers suit a logarithmic axis: they grow by factors rather than by equal steps."""
     if len(values) < 3 or values[0] <= 0:
         return False
     steps = [after - before for before, after in itertools.pairwise(values)]
@@ -186,8 +193,8 @@ def spaced_by_factors(values: Sequence[float]) -> bool:
 
 
 LINES, PANELS, MOST_LINES, MOST_MARKS = 7, 9, 200, 40
-"""Maximum number of lines per panel (more colours cannot be told apart), of panels per plot, of lines in a plot of
-parallel coordinates, and of marks per line."""
+"""Maximum number of lines per panel, of panels per plot, of lines in a plot of parallel coordinates, and of marks per
+line. More lines in a panel would need colours that are hard to tell apart."""
 
 PANEL = 2.1
 """Minimum width of a panel, in inches."""
@@ -196,22 +203,23 @@ MAP = "cividis"
 """A perceptually uniform colour map, which suits the colour-blind and prints well in grey."""
 
 BELOW = 0.45
-"""The space below a panel for its tick labels and the name of its axis, in inches."""
+"""The space below a plot area for its tick labels and the name of its axis, in inches."""
 
 Key = tuple[str, ...]
-"""A cell of a sweep: a label on each axis, then the variant."""
+"""The name of a cell of a sweep: a label on each axis, then the variant."""
 
 Point = tuple[float, float, float, float]
 """A position, the mean there, and the ends of its interval."""
 
 Panel = tuple[str, Sequence[Stroke], Axis, Axis]
-"""A title, strokes, and the axes x and y, which `complete_axis` completes: `arrange_panels` knows their length."""
+"""A title, strokes, and the axes x and y. Their ranges and ticks may be missing: `arrange_panels`, which knows how long
+the axes are, completes them with `complete_axis`."""
 
 
 def draw(plotted: Plotted) -> dict[str, Chart]:
-    """Return the plots of a sweep by name: the effects, and the plot that suits the axes that vary.
+    """Return the plots of a sweep by name: heads and effects if there are any, and the plots that suit its axes.
 
-    That plot shows lines, points, heat maps, parallel coordinates, or the spread over the seeds (see `choose_plot`).
+    `choose_plot` says which plot suits them best, and `further` may name others.
     """
     if not plotted.metrics:
         return {}
@@ -219,7 +227,7 @@ def draw(plotted: Plotted) -> dict[str, Chart]:
     names = [name for name, data in (("heads", plotted.heads), ("effects", plotted.changes)) if data]
     for name in dict.fromkeys((choose_plot(plotted), *plotted.further)):
         least, most, _ = NEEDS[name]
-        if name not in names and least <= len(varying) <= most and (name != "against" or numeric_axes(plotted)):
+        if name not in names and least <= len(varying) <= most and (name != "against" or list_numeric_axes(plotted)):
             names.append(name)
     return {
         name: fit_to_size(partial(PLOTS[name], plotted), plotted.size)
@@ -229,10 +237,10 @@ def draw(plotted: Plotted) -> dict[str, Chart]:
 
 
 def draw_along(plotted: Plotted, metric: str, axes: Sequence[int]) -> Chart:
-    """Draw a metric along one setting, with a line for each value of another.
+    """Return a chart of a metric along one setting, with a line for each value of another setting.
 
-    `axes` holds one or two indices into `plotted.axes`: the setting along x, then the one with a line per value, by
-    default none; an index beyond the last axis means the variant. Means over other settings have no intervals.
+    `axes` has one or two axes: the one along x, and the one with a line per value. An index beyond the last axis means
+    the variant. A point that is a mean over further settings has no interval.
     """
     x_axis, *line_axes = axes
 
@@ -243,7 +251,7 @@ def draw_along(plotted: Plotted, metric: str, axes: Sequence[int]) -> Chart:
         return key[-1] if axis == len(plotted.axes) else f"{plotted.axes[axis]}={key[axis]}"
 
     strokes, y = draw_lines(plotted, metric, x_axis, label_line), Axis(0, 0, name=column_title(metric))
-    panels = [("", strokes, axis_along(plotted, x_axis), y)]
+    panels = [("", strokes, make_axis(plotted, x_axis), y)]
     return fit_to_size(lambda width, height: arrange_panels(panels, 1, 2.2, width, height), plotted.size)
 
 
@@ -267,29 +275,33 @@ def choose_plot(plotted: Plotted) -> str:
     varying = plotted.varying
     if not varying:
         return "spread"
-    numeric = numeric_axes(plotted)
+    numeric = list_numeric_axes(plotted)
     if len(varying) == 1:
         return "against" if numeric else "choices"
-    panel_count = math.prod(len(labels(plotted, axis)) for axis in axes_by_role(plotted)[1:])
+    panel_count = math.prod(len(list_labels(plotted, axis)) for axis in order_axes(plotted)[1:])
     if numeric and panel_count <= PANELS and (len(varying) == 3 or len(numeric) == 1):
         return "against"
     return "heat" if len(varying) == 2 else "parallel"
 
 
-def numeric_axes(plotted: Plotted) -> list[int]:
-    return [axis for axis in plotted.varying if all(map(is_number, labels(plotted, axis)))]
+def list_numeric_axes(plotted: Plotted) -> list[int]:
+    return [axis for axis in plotted.varying if all(map(is_number, list_labels(plotted, axis)))]
 
 
-def axes_by_role(plotted: Plotted) -> list[int]:
-    """Return the varying axes: first the one along x, the longest numeric axis, then those of the panels."""
-    x_axis = max(numeric_axes(plotted), key=lambda axis: len(labels(plotted, axis)), default=-1)
+def order_axes(plotted: Plotted) -> list[int]:
+    """Return the varying axes: first the longest numeric one, which is drawn along x, then those of the panels."""
+    x_axis = max(list_numeric_axes(plotted), key=lambda axis: len(list_labels(plotted, axis)), default=-1)
     return sorted(plotted.varying, key=lambda axis: axis != x_axis)
 
 
 def draw_against(plotted: Plotted, width: float, height: float | None) -> Chart:
-    """Draw each metric against a numeric setting, a line per variant; other settings become panels of one metric."""
-    x_axis, *panel_axes = axes_by_role(plotted)
-    combinations = list(itertools.product(*(labels(plotted, axis) for axis in panel_axes)))
+    """Return a chart of the metrics against a numeric setting, with a line per variant.
+
+    If no other setting varies, each metric has a panel. Otherwise only the first metric is drawn, with a panel for each
+    combination of the other settings.
+    """
+    x_axis, *panel_axes = order_axes(plotted)
+    combinations = list(itertools.product(*(list_labels(plotted, axis) for axis in panel_axes)))
     variants, panels = plotted.variants[:LINES], list[Panel]()
     for metric, combination in itertools.product(plotted.metrics[:1] if panel_axes else plotted.metrics, combinations):
         shown_values = dict(zip(panel_axes, combination, strict=True))
@@ -301,15 +313,16 @@ def draw_against(plotted: Plotted, width: float, height: float | None) -> Chart:
         title = ", ".join(f"{plotted.axes[axis]}={label}" for axis, label in shown_values.items())
         name = column_title(metric) if not (panel_axes and panels) else ""
         strokes = draw_lines(plotted, metric, x_axis, label_line)
-        panels.append((title, strokes, axis_along(plotted, x_axis), Axis(0, 0, name=name)))
+        panels.append((title, strokes, make_axis(plotted, x_axis), Axis(0, 0, name=name)))
     if panel_axes:  # all panels share one scale
-        low, high = range_of([stroke.y for _, strokes, *_ in panels for stroke in strokes])
+        low, high = find_range([stroke.y for _, strokes, *_ in panels for stroke in strokes])
         panels = [(title, strokes, x, y._replace(low=low, high=high)) for title, strokes, x, y in panels]
     return arrange_panels(panels, 2 if len(panels) < 5 else 3, 1.3, width, height)
 
 
 def draw_lines(plotted: Plotted, metric: str, x_axis: int, label_line: Callable[[Key], str | None]) -> list[Stroke]:
-    positions = positions_along(plotted, x_axis)
+    """Return the lines of one panel; `label_line` returns the line to which a cell belongs, None if to no line."""
+    positions = map_positions(plotted, x_axis)
     groups: dict[str, dict[float, list[Numbers]]] = {}
     for key, cell in plotted.cells.items():
         label = label_line(key)
@@ -324,18 +337,18 @@ def draw_lines(plotted: Plotted, metric: str, x_axis: int, label_line: Callable[
     return strokes
 
 
-def positions_along(plotted: Plotted, axis: int) -> dict[str, float]:
-    names = labels(plotted, axis)
+def map_positions(plotted: Plotted, axis: int) -> dict[str, float]:
+    names = list_labels(plotted, axis)
     numeric = all(map(is_number, names))
-    return {name: number(name) if numeric else index for index, name in enumerate(names)}
+    return {name: parse_number(name) if numeric else index for index, name in enumerate(names)}
 
 
-def axis_along(plotted: Plotted, axis: int) -> Axis:
-    positions, name = positions_along(plotted, axis), plotted.axes[axis]
+def make_axis(plotted: Plotted, axis: int) -> Axis:
+    positions, name = map_positions(plotted, axis), plotted.axes[axis]
     values = sorted(positions.values())
     if not all(map(is_number, positions)):
         return Axis(-0.4, len(values) - 0.6, Ticks(tuple(values), tuple(map(short, positions))), name)
-    log, (low, high) = spaced_by_factors(values), range_of([np.array(values)])
+    log, (low, high) = spaced_by_factors(values), find_range([np.array(values)])
     if log:
         margin = (values[-1] / values[0]) ** 0.04
         low, high = values[0] / margin, values[-1] * margin
@@ -344,7 +357,7 @@ def axis_along(plotted: Plotted, axis: int) -> Axis:
 
 
 def average_point(point: tuple[float, Sequence[Numbers]]) -> Point:
-    """Average the cells at one point of a line; an average of several cells has no interval."""
+    """Return the mean of the cells at one point of a line; if there are several cells, it has no interval."""
     x, cells = point
     mean = sum(cell.mean * cell.count for cell in cells) / sum(cell.count for cell in cells)
     return (x, mean, *(interval_ends(cells[0]) if len(cells) == 1 else (mean, mean)))
@@ -359,10 +372,13 @@ def interval_ends(numbers: Numbers) -> tuple[float, float]:
 def draw_intervals(
     points: Sequence[Point], colour: str, mark: str, label: str = "", *, upright: bool = False
 ) -> tuple[Stroke, Stroke]:
-    """Return two strokes, the intervals and the means of some points; the intervals are vertical if `upright`."""
+    """Return two strokes, one for the intervals of some points and one for their means.
+
+    Intervals are vertical if `upright`, otherwise horizontal.
+    """
     positions, means, low, high = np.array(points, float).T
     ends = np.stack([low, high, np.full(len(positions), np.nan)], axis=1).ravel()
-    # one stroke for all intervals: each goes from low to high, and the NaN after it lifts the pen
+    # one stroke has all intervals: each goes from low to high, and the NaN after it interrupts the line
     lines, marks = (np.repeat(positions, 3), ends), (positions, means)
     if not upright:
         lines, marks = lines[::-1], marks[::-1]
@@ -370,13 +386,13 @@ def draw_intervals(
 
 
 def draw_choices(plotted: Plotted, width: float, height: float | None) -> Chart:
-    """Draw each metric for each value of a non-numeric setting, with one mark per variant."""
+    """Return a chart of each metric for each value of a non-numeric setting, with one mark per variant."""
     (axis,) = plotted.varying
-    names, variants, panels = labels(plotted, axis), plotted.variants[:LINES], list[Panel]()
+    names, variants, panels = list_labels(plotted, axis), plotted.variants[:LINES], list[Panel]()
     for metric in plotted.metrics:
         strokes = list[Stroke]()
         for index, variant in enumerate(variants):
-            shift = 0.6 * ((index + 0.5) / len(variants) - 0.5)  # side by side in the middle 60% of a row
+            shift = 0.6 * ((index + 0.5) / len(variants) - 0.5)  # variants share the middle 60% of a row
             points = [
                 (names.index(key[axis]) + shift, cell[metric].mean, *interval_ends(cell[metric]))
                 for key, cell in plotted.cells.items()
@@ -384,17 +400,20 @@ def draw_choices(plotted: Plotted, width: float, height: float | None) -> Chart:
             ]
             if points:
                 strokes += draw_intervals(points, COLOURS[index % len(COLOURS)], MARKERS[index % len(MARKERS)], variant)
-        panels.append(("", strokes, Axis(0, 0, name=column_title(metric)), axis_of_names(names)))
+        panels.append(("", strokes, Axis(0, 0, name=column_title(metric)), make_name_axis(names)))
     return arrange_panels(panels, 2, max(1.3, 0.16 * len(names)), width, height)
 
 
-def axis_of_names(names: Sequence[str]) -> Axis:
+def make_name_axis(names: Sequence[str]) -> Axis:
     """Return an axis with the first name on top."""
     return Axis(len(names) - 0.5, -0.5, Ticks(tuple(range(len(names))), tuple(short(name, 40) for name in names)))
 
 
 def draw_spread(plotted: Plotted, width: float, height: float | None) -> Chart:
-    """Draw the spread of each metric over the seeds: range, mean, and the quartiles of a normal distribution."""
+    """Return a chart of the spread of each metric over the seeds: range, mean, and quartiles.
+
+    The quartiles are those of a normal distribution with the same mean and standard deviation.
+    """
     rows, panels = {variant: row for row, variant in enumerate(plotted.variants)}, list[Panel]()
     for metric in plotted.metrics:
         ranges, quartiles = list[Point](), list[Point]()
@@ -407,12 +426,12 @@ def draw_spread(plotted: Plotted, width: float, height: float | None) -> Chart:
                 quartiles.append((rows[key[-1]], numbers.mean, *ends))
         thick = draw_intervals(quartiles, COLOURS[0], "o")[0]._replace(width=4)
         strokes = [draw_intervals(ranges, GREY, "o")[0], thick, draw_intervals(ranges, "#000000", "o")[1]]
-        panels.append(("", strokes, Axis(0, 0, name=column_title(metric)), axis_of_names(list(rows))))
+        panels.append(("", strokes, Axis(0, 0, name=column_title(metric)), make_name_axis(list(rows))))
     return arrange_panels(panels, 2, max(0.7, 0.2 * len(rows)), width, height)
 
 
 def draw_effects(plotted: Plotted, width: float, height: float | None) -> Chart:
-    """Draw the effects on each metric, the most important on top: the mean difference and its interval, if any."""
+    """Return a chart of the effects on each metric, the most important on top: mean differences and their intervals."""
     panels = list[Panel]()
     for metric, changes in plotted.changes.items():
         strokes = [Stroke(np.zeros(2), np.array([-0.5, len(changes) - 0.5]), "#404040", 0.6)]
@@ -423,7 +442,7 @@ def draw_effects(plotted: Plotted, width: float, height: float | None) -> Chart:
                 if change.sure == is_significant
             ]
             strokes += draw_intervals(points, colour, "o", name) if points else ()
-        names = axis_of_names([change.label for change in changes])
+        names = make_name_axis([change.label for change in changes])
         panels.append(("", strokes, Axis(0, 0, name=f"change in the {column_title(metric)}"), names))
     return arrange_panels(panels, 1, 0.2 * max(map(len, plotted.changes.values())), width, height)
 
@@ -431,9 +450,10 @@ def draw_effects(plotted: Plotted, width: float, height: float | None) -> Chart:
 def arrange_panels(
     panels: Sequence[Panel], columns: int, panel_height: float, width: float, height: float | None
 ) -> Chart:
-    """Arrange panels in a grid below one legend; if a height is given, the panels fill it.
+    """Return a chart of panels in a grid, below one legend.
 
-    Without one, each plot area is `panel_height` high. A panel consists of its title, its plot area, and `BELOW`.
+    If a `height` is given, the panels fill it. If not, each plot area is `panel_height` high. A panel has a title, a
+    plot area, and the space `BELOW`.
     """
     columns = min(columns, len(panels), max(1, round(width / PANEL)))
     rows = -(-len(panels) // columns)
@@ -449,7 +469,7 @@ def arrange_panels(
     panel_width = width / columns
     for index, (title, strokes, x_axis, y_axis) in enumerate(panels):
         row, column = divmod(index, columns)
-        # 0.7 inches are left for the labels of y; labels along x need more room each, as if x were shorter
+        # 0.7 inches are for the labels of y; labels along x need more room each, so x counts as 0.4 times as long
         x = complete_axis(x_axis, [stroke.x for stroke in strokes], 0.4 * (panel_width - 0.7))
         y = complete_axis(y_axis, [stroke.y for stroke in strokes], panel_height)
         y = y._replace(
@@ -468,22 +488,25 @@ def arrange_panels(
     return Chart(width, legend_height + rows * (title_height + panel_height + BELOW), tuple(parts))
 
 
-def range_of(arrays: Sequence[Array]) -> tuple[float, float]:
+def find_range(arrays: Sequence[Array]) -> tuple[float, float]:
     low, high = (float(end(np.concatenate(arrays))) for end in (np.nanmin, np.nanmax))
     margin = 0.05 * (high - low) or 0.05 * abs(high) or 1.0
     return low - margin, high + margin
 
 
 def complete_axis(axis: Axis, arrays: Sequence[Array], length: float) -> Axis:
-    """Return an axis with the range of some arrays if it goes from 0 to 0, and with numbers if it has no ticks."""
-    low, high = range_of(arrays) if axis.low == axis.high else (axis.low, axis.high)
+    """Return an axis with a range and ticks.
+
+    An axis from 0 to 0 gets the range of the numbers in `arrays`. An axis without ticks gets round numbers.
+    """
+    low, high = find_range(arrays) if axis.low == axis.high else (axis.low, axis.high)
     ticks = (power_ticks if axis.log else number_ticks)(low, high, length) if axis.ticks == NO_TICKS else axis.ticks
     return axis._replace(low=low, high=high, ticks=ticks)
 
 
 def draw_heat_maps(plotted: Plotted, width: float, height: float | None) -> Chart:
     (row_axis, column_axis), metric = plotted.varying, plotted.metrics[0]
-    rows, columns = (in_order(labels(plotted, axis)) for axis in (row_axis, column_axis))
+    rows, columns = (in_order(list_labels(plotted, axis)) for axis in (row_axis, column_axis))
     matrices = {variant: np.full((len(rows), len(columns)), np.nan) for variant in plotted.variants[:PANELS]}
     for key, cell in plotted.cells.items():
         if key[-1] in matrices and metric in cell:
@@ -511,13 +534,13 @@ def draw_maps(matrices: Arrays, names: MapLabels, width: float, height: float | 
 
 
 def draw_parallel(plotted: Plotted, width: float, height: float | None) -> Chart:
-    """Draw a vertical axis per setting and a line per combination, coloured by its mean; at most `MOST_LINES` lines.
+    """Return a chart of parallel coordinates: a vertical axis per setting, and a line per cell, coloured by its mean.
 
-    The labels of an axis are spread evenly from 0 (the bottom) to 1.
+    There are at most `MOST_LINES` lines. The labels of an axis are spread evenly from 0, the bottom, to 1.
     """
     metric, axes = plotted.metrics[0], [*plotted.varying, len(plotted.axes)]
-    names = [short([*plotted.axes, "variant"][place]) for place in axes]
-    labels_by_axis = [in_order(labels(plotted, axis)) for axis in axes]
+    names = [short([*plotted.axes, "variant"][axis]) for axis in axes]
+    labels_by_axis = [in_order(list_labels(plotted, axis)) for axis in axes]
     heights = [
         dict(zip(axis_labels, np.linspace(0, 1, len(axis_labels)) if axis_labels[1:] else [0.5], strict=True))
         for axis_labels in labels_by_axis
@@ -534,7 +557,7 @@ def draw_parallel(plotted: Plotted, width: float, height: float | None) -> Chart
     for column, axis_labels in enumerate(labels_by_axis):
         strokes.append(Stroke(np.full(2, float(column)), np.array([0.0, 1.0]), "#404040", 0.6))
         for label in axis_labels[:: max(1, len(axis_labels) // 12)]:
-            # shares of the width and height of the plot, whose axes start at -0.1 and -0.05 (see below)
+            # shares of the width and the height of the plot; below, its x axis starts at -0.1 and its y axis at -0.05
             across, down = (column + 0.1) / (len(labels_by_axis) - 0.4), (1.05 - heights[column][label]) / 1.1
             position = 72 * (box.left + across * box.width) + 5, 72 * (box.top + down * box.height) + 2.5
             texts.append(Text(*position, short(label), 7.5))
@@ -554,4 +577,4 @@ PLOTS = {
     "parallel": draw_parallel,
     "spread": draw_spread,
 }
-"""The plots by name; each function takes the width in inches, and the height or None."""
+"""The function that draws each plot; it takes a `Plotted`, the width in inches, and the height or None."""

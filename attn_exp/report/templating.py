@@ -1,4 +1,4 @@
-"""Render templates as pages and Markdown. Like Python modules, templates are compiled once and cached."""
+"""Fill templates, to get pages and Markdown. Like Python modules, templates are compiled once and cached."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ from attn_exp.report.pages import TEMPLATES, policy, scripts, styles, template_t
 
 
 def templates(autoescape: bool, more_templates: Mapping[str, str] = MappingProxyType({})) -> Environment:
-    """Return the environment for templates, with more of them by name; an undefined variable is an error."""
+    """Return Jinja's environment for our templates; in it, an undefined variable is an error.
+
+    `more_templates` has the text of further templates, by name.
+    """
     environment = Environment(
         loader=ChoiceLoader([FileSystemLoader(TEMPLATES), DictLoader(more_templates)]),
         autoescape=autoescape,
@@ -46,9 +49,10 @@ def render_page(
     filters: Mapping[str, Callable[..., Any]] = MappingProxyType({}),
     more: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
-    """Render a page with inline style sheets and scripts, and a policy that allows nothing else on it.
+    """Return a page with inline style sheets and scripts, and with a policy that allows no others.
 
-    `css` and `js` name files in `templates/`; `more_css` and `more` hold the text of a style sheet and of templates.
+    `css` and `js` are the names of files in `templates/`. `more_css` is the text of another style sheet, and `more` has
+    the text of further templates, by name.
     """
     style, script = styles(*map(template_text, css), more_css), scripts(*js) if js else ""
     environment = templates(autoescape=True, more_templates=more)
@@ -79,15 +83,15 @@ CACHE_FOLDER, CACHE_NAMES = (
     TEMPLATES / "__pycache__",
     f"%s-{jinja2.__version__}-{Path(__file__).stat().st_mtime_ns}.jinja",
 )
-"""The folder of compiled templates, and the names of the files in it: compilation also depends on the version of Jinja
-and on the options in this file."""
+"""The folder of compiled templates, and the pattern for the names of its files. A name includes the version of Jinja
+and the time at which this file was changed, since a compiled template depends on both."""
 
 
 class Compiled(FileSystemBytecodeCache):
     """A cache of compiled templates in a folder; if it is not writable, each run compiles the templates again."""
 
     def load_bytecode(self, bucket: Bucket) -> None:
-        """Load a cached template, unless its file is unreadable or incomplete."""
+        """Load a cached template; if its file is unreadable or incomplete, leave the bucket empty."""
         with suppress(OSError, EOFError, UnpicklingError):
             super().load_bytecode(bucket)
 
@@ -108,13 +112,13 @@ def pipe_cells(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def fenced(text: str) -> str:
-    """Return a code block whose fence is longer than any run of backticks inside."""
+    """Return a code block in Markdown; its fence is longer than any row of backticks inside."""
     fence = backticks(text, least=3)
     return f"{fence}\n{text}\n{fence}"
 
 
 def code(text: str) -> str:
-    """Return inline code between more backticks than it contains in a row."""
+    """Return inline code in Markdown; it stands between more backticks than the text has in any row of them."""
     fence, pad = backticks(text), " " if "`" in text else ""
     return f"{fence}{pad}{text}{pad}{fence}"
 

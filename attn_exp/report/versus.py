@@ -1,4 +1,4 @@
-"""The comparison of two runs or two sweeps, as text and as a page, with an explorer for the weights of two runs."""
+"""The comparison of two runs or two sweeps, as text and as a page; for two runs, the page can show their weights."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NO_MAPS = "The page shows no maps of the two runs:"
 
 
 class Explorer(NamedTuple):
-    """The weights section as it looks without its script, and the data for the script, ready for JSON."""
+    """The part of a page that shows weights: what it shows without its script, and the data for the script."""
 
     part: Mapping[str, Any]
     data: Mapping[str, Any]
@@ -39,7 +39,10 @@ def explain_no_maps(runs: Mapping[str, Comparison]) -> str:
 
 
 def explorer(runs: Mapping[str, Comparison]) -> Explorer:
-    """Return the explorer for the weights of several named runs; all of them must have the same tokens."""
+    """Return the explorer for the weights of several runs, by name; all runs must have the same tokens.
+
+    Its data is like that of a report's page (`page_data`), with the panels, walks and variants of all runs.
+    """
     views_by_run = {name: make_views(comparison, MOST_COARSE) for name, comparison in runs.items()}
     panels = tuple(panel for views in views_by_run.values() for panel in views.panels)
     first_run = next(iter(runs.values()))
@@ -47,7 +50,7 @@ def explorer(runs: Mapping[str, Comparison]) -> Explorer:
     scale = colours(Views(first_run, panels, ()))  # one scale for all runs
     data: dict[str, Any] = {"panels": [], "walks": [], "variants": [], "beside": 0}
     for run, views in views_by_run.items():
-        # the first walk of the last run, which the page initially shows next to the first run
+        # `beside`: the walk that the page at first shows next to the first one; in the end, the first of the last run
         data["beside"] = len(data["walks"])
         numbered = enumerate(views.panels, start=len(data["panels"]))
         panel_of = {variant: index for index, panel in numbered for variant in panel.variants}
@@ -66,10 +69,15 @@ MOST = 24
 
 @dataclass(frozen=True)
 class Versus:
-    """The comparison of two folders: sentences, the most important first, and the tables behind them.
+    """The comparison of two folders.
 
-    `moved` says whether any number differs by more than rounding, or is missing on one side. `depth` is the requested
-    report depth, else that of both reports, or `all` if they differ. `explorer` shows the weights of two runs.
+    `first`, `second`: the folders.
+    `moved`: whether any number differs by more than rounding, or is in only one of them.
+    `sentences`: the results in words, the most important first.
+    `tables`: the numbers behind the sentences.
+    `depth`: how much to show, as in `report.depth`: what the user asked for. If nothing was asked for, it is the depth
+        of both reports, or `all` if these differ.
+    `explorer`: the weights of two runs; None for sweeps, or if they cannot be shown together.
     """
 
     first: str

@@ -1,7 +1,7 @@
 """The views of a comparison: plain data, computed once, that all renderers share.
 
-`make_views` groups the variants of a `Comparison` by equal weights. A `Panel` is one of these groups, with the weights
-of all heads; a `Head` is one of its maps. `colours` chooses one colour scale for all of them.
+`make_views` groups the variants of a `Comparison` by equal weights. A `Panel` is one of these groups with the weights
+of all its heads, and a `Head` has the weights of one of them. `colours` chooses one colour scale for all.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ from attn_exp.problem.problem import Problem
 from attn_exp.report.escapes import label
 
 FINE = 32
-"""Maps of block means with more rows or columns than this are shown wider."""
+"""A map of block means is shown wider if it has more rows or columns than this."""
 
 MANY = 8
-"""With more heads than this, an overview of small maps is shown."""
+"""With more heads than this, a report shows an overview with small maps."""
 
 
 class Panel(NamedTuple):
     """Variants with equal weights `[h t s]`, which are shown only once.
 
-    If known and requested, `split` has the scores and biases; the weights are the softmax of their sum.
+    `split`: the scores and biases, if the weights are a softmax of their sum; None if they are not, or if the split was
+        not asked for.
     """
 
     variants: tuple[str, ...]
@@ -42,10 +43,10 @@ class Panel(NamedTuple):
 
 
 class Views(NamedTuple):
-    """A comparison and its views, in the order of the rows.
+    """A comparison and its panels, in the order of the rows.
 
-    `panels`: the distinct weights.
-    `blocks`: the distinct block means of variants that never compute their full weights.
+    `panels`: all weights that differ.
+    `blocks`: all block means that differ, for variants that never compute their full weights.
     """
 
     comparison: Comparison
@@ -102,7 +103,7 @@ def count_maps(views: Views) -> int:
 def largest_weight(matrices: Iterable[Array]) -> float:
     """Return the upper end of a colour scale: the largest finite weight, or 1 if none is above 0.
 
-    Some libraries return NaN for queries that see no key.
+    Weights may be NaN, since some libraries return NaN for queries that see no key.
     """
     return max((float(matrix.max(initial=0, where=np.isfinite(matrix))) for matrix in matrices), default=0.0) or 1.0
 
@@ -124,25 +125,27 @@ class Colours(NamedTuple):
 
 
 EVEN = 16
-"""A uniform weight has at least 1 / 16 of full colour."""
+"""If all keys have equal weights, these are shown with at least 1 / 16 of full colour."""
 
 
 def colours(views: Views) -> Colours:
     """Return the colour scale of a run.
 
-    With n keys, a uniform weight is 1 / n, which is 1 / (n top) of the largest weight. The power raises this to 1 / 16;
-    if it is already larger, the power is 1.
+    A weight is uniform if it is 1 / n, where n is the number of keys. Relative to the largest weight, `top`, that is
+    1 / (n top). If this is less than 1 / 16, the power raises it to 1 / 16. If not, the power is 1.
     """
     largest = largest_weight(panel.weights for panel in (*views.panels, *views.blocks))
-    # the largest weight is n top times a uniform one
+    # how many times as large as a uniform weight the largest one is
     multiple = max(EVEN, views.comparison.problem.keys * largest)
     return Colours(largest, round(math.log(EVEN) / math.log(multiple), 2))
 
 
 class Head(NamedTuple):
-    """The weights `[t s]` of one head, the variants that have them, and the head's number, None if it is the only one.
+    """The weights `[t s]` of one head.
 
-    `is_masked` marks the masked weights, if they are known.
+    `variants`: the names of the variants that have these weights, as text.
+    `number`: the number of the head, from 1; None if it is the only one.
+    `is_masked`: which of the weights are masked; None if that is not known.
     """
 
     variants: str
@@ -165,7 +168,7 @@ def heads_of(panel: Panel) -> list[Head]:
 
 
 def token_labels(problem: Problem) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the labels of the queries and those of the keys; a token that is both has the same label in both."""
+    """Return the labels of the queries and of the keys; if a token is both, its two labels are the same."""
     keys = distinct_labels(problem.key_tokens)
     if problem.tokens == problem.key_tokens:
         return keys, keys
@@ -173,14 +176,15 @@ def token_labels(problem: Problem) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def distinct_labels(tokens: Sequence[str]) -> tuple[str, ...]:
+    """Return a label for each token; equal labels get the position of the token: `the#1`, `the#4`."""
     names = [label(token, 24) for token in tokens]
     counts = Counter(names)
     return tuple(f"{name}#{index + 1}" if counts[name] > 1 else name for index, name in enumerate(names))
 
 
 MOST_EXACT, MOST_COARSE = 150_000, 300_000
-"""A page stores the arrays of a panel as float64 up to the first size, and as float32 up to the second; for larger
-arrays, it has pictures and no interactive parts."""
+"""Numbers of weights of a panel. Up to `MOST_EXACT`, a page stores its arrays as float64, and up to `MOST_COARSE` as
+float32. With more weights, the page has pictures instead, and nothing interactive."""
 
 
 class Shown(NamedTuple):
@@ -205,4 +209,3 @@ SWEEP_CAPTIONS = {
         "the mean ± 0.674 standard deviations."
     ),
 }
-"""The caption of each kind of plot of a sweep."""

@@ -1,8 +1,8 @@
 """One variant stage by stage: labelled tables from x to the output, and each token's output as a sum of values.
 
-`steps` takes a comparison and the name of a variant, and returns a `Step` for x, for each projection and for each stage
-that changes something: its formula, its tables (one per head), and how to show its numbers. `find_masked` says which
-weights a mask hides.
+`steps` takes a comparison and the name of a variant. It returns a `Step` for x, for each projection and for each stage
+that changes something: the formula, the tables (one per head), and how to show the numbers. `format_sums` writes the
+outputs as sums of values. `find_masked` says which weights a mask hides.
 """
 
 from __future__ import annotations
@@ -19,17 +19,16 @@ from attn_exp.experiment.variant import Settled
 from attn_exp.own_code import is_code
 from attn_exp.problem.problem import Problem
 from attn_exp.report.escapes import visible
-from attn_exp.report.stages import Explained, changing_stages, explain, explain_mistake, remark
+from attn_exp.report.stages import Explained, changing_stages, explain, explain_mistake, name_settings
 from attn_exp.report.views import Head, Panel, Views, heads_of, token_labels
 from attn_exp.rules import AbsentMask
-from attn_exp.rules.rules import MOST_ENTRIES
-from attn_exp.rules.rules import allowed_entries as allowed_places
+from attn_exp.rules.rules import MOST_ENTRIES, allowed_entries
 
 SIDE = 16
 """Maximum number of rows and columns in a table; the results file has all of them."""
 
 CELLS = 1200
-"""Maximum number of cells of a stage over all heads; at least one head is shown."""
+"""Maximum number of cells in the tables of a stage. If the first head has more, its table is shown all the same."""
 
 OUTWARD = ("W_o", "b_o")
 """The output projection, which only some variants have."""
@@ -39,9 +38,11 @@ BY_KEY = ("scores", "logits", "capped", "masked", "weights")
 
 
 class Table(NamedTuple):
-    """A labelled matrix of the head with index `head`, or its upper left corner if it is too large.
+    """A matrix of one head with its labels; if it is too large, its upper left corner.
 
-    `parts` lists the heads that the columns belong to, from the left, each with its number of columns.
+    `head`: the index of the head.
+    `rows`, `columns`: the labels.
+    `parts`: the heads that the columns belong to, from the left, each with its number of columns.
     """
 
     title: str
@@ -55,15 +56,20 @@ class Table(NamedTuple):
 class Step(NamedTuple):
     """One stage of a computation: its explanation, its full shape, and its tables.
 
-    `tables`: one per head, for the first heads only; `left_out` describes what they do not show.
+    `note`: the settings that act on the stage.
+    `shape`: the full shape.
+    `tables`: one per head, for the first heads only.
+    `left_out`: what the tables do not show, such as `2 of 4 heads`.
     `largest`, `power`: the number shown in full colour, and the exponent of the colour scale.
-    `decimals`: the number of decimals to show; `is_exact` means that these are all.
+    `decimals`: the number of decimals to show.
+    `is_exact`: whether no number has more decimals.
+    `rows_are_keys`: whether the tokens along the rows are keys, not queries.
     `is_masked`: for weights, which of them are masked.
     `heads`: the numbers of all heads `[h row column]`, even of those without a table.
-    `owners`: on a page, a wide projection has one of `heads` for each head that its columns are split into; this gives
-        the label and the first column of each.
-    `head_rows`: the same for W_o, whose rows are split into heads: the number of rows of each.
-    `wrong`: the stage is not what the definition computes from the earlier ones.
+    `owners`: on a page, a wide projection is cut into one matrix for each head that uses its columns, and `heads` has
+        these matrices; this is the label and the first column of each.
+    `head_rows`: on a page, W_o is cut in the same way along its rows; this is the number of rows of each head.
+    `wrong`: whether the stage is not what the definition computes from the earlier ones.
     """
 
     stage: str
@@ -85,7 +91,7 @@ class Step(NamedTuple):
 
 
 def steps(comparison: Comparison, variant: str) -> tuple[Step, ...]:
-    """Return the stages of one variant in order, leaving out those that change nothing."""
+    """Return the stages of one variant in order, without those that change nothing."""
     settled = find_settled(comparison, variant)
     departing: tuple[str, ...] = ()
     if settled.mistakes or is_code(settled.form):
@@ -99,7 +105,7 @@ def steps(comparison: Comparison, variant: str) -> tuple[Step, ...]:
 def iterate_arrays(comparison: Comparison, variant: str) -> Iterator[tuple[str, Array]]:
     """Yield x, the memory, the projections and the stages of one variant, each as a name and an array.
 
-    If the variant uses the output projection, it comes just before the output.
+    The output projection comes just before the output, and only if the variant uses it.
     """
     problem, applies_w_o = comparison.problem, is_mixed(comparison, variant)
     if problem.x is not None:
@@ -112,7 +118,7 @@ def iterate_arrays(comparison: Comparison, variant: str) -> Iterator[tuple[str, 
 
 
 def is_mixed(comparison: Comparison, variant: str) -> bool:
-    """Return whether a variant applies W_o; its row says so, since a reopened run has no code to ask."""
+    """Return whether a variant applies W_o. Its row says so, even in a reopened run, which has no user code to ask."""
     return "W_o" in comparison.problem.projections and any(
         row.output_projection for row in comparison.rows if row.variant == variant
     )
@@ -131,25 +137,26 @@ def has_columns_of_keys(step: Step) -> bool:
 
 
 def format_shape(step: Step) -> str:
-    """Format the shape of a stage with its axes: `[h t s] = [2 3 3]`."""
+    """Return the axes of a stage and their sizes: `[h t s] = [2 3 3]`."""
     axes = f"h {step.explained.axes}" if len(step.shape) == 3 else step.explained.axes
     return f"[{axes}] = [{' '.join(map(str, step.shape))}]"
 
 
 def group_name(step: Step) -> str:
+    """Return the same name for steps that a page shows side by side: q, k and v, and the projections."""
     if step.stage in ("q", "k", "v"):
         return "projected"
     return "projections" if is_projection(step) else step.stage
 
 
 def make_step(stage: str, array: Array, comparison: Comparison, settled: Settled, *, wrong: bool = False) -> Step:
-    # one matrix `[row column]` per head; the log-sum-exps `[h t]` become one matrix with a column per head
+    # make an array `[h row column]`; the log-sum-exps `[h t]` become one matrix with a column per head
     heads = array if array.ndim == 3 else np.atleast_2d(array.T if stage == "lse" else array)[None]
     shown_heads = max(1, min(len(heads), CELLS // max(1, min(SIDE, heads.shape[1]) * min(SIDE, heads.shape[2]))))
     rows, columns = label_rows_and_columns(stage, comparison, heads.shape[1:], is_vector=array.ndim == 1)
     finite = np.abs(heads[np.isfinite(heads)])
     decimal_places = choose_decimals(finite)
-    explained, note = explain(stage, comparison, settled), remark(stage, comparison, settled)
+    explained, note = explain(stage, comparison, settled), name_settings(stage, comparison, settled)
     return Step(
         stage=stage,
         explained=explain_mistake(explained, stage, settled) if wrong else explained,
@@ -194,7 +201,7 @@ def label_rows_and_columns(
 
 
 def choose_decimals(magnitudes: Array) -> int:
-    """Return the number of decimals to show: enough for four digits of the largest number, fewer if all are exact."""
+    """Return the number of decimals to show: enough for four digits of the largest number, fewer if that is exact."""
     if not magnitudes.size or not magnitudes.any():
         return 0
     enough = int(np.clip(3 - np.floor(np.log10(magnitudes.max())), 0, 8))
@@ -220,7 +227,7 @@ MEANING = {
 
 
 def axes_of(steps: Iterable[Step]) -> list[tuple[str, str, str]]:
-    """Return each letter in the shapes with its meaning and its sizes in words, such as `4 or 2`."""
+    """Return each letter in the shapes of some steps, with its meaning and its sizes in words, such as `4 or 2`."""
     sizes_by_letter: dict[str, dict[int, None]] = {}
     for step in steps:
         letters = step.explained.axes.split()
@@ -234,13 +241,13 @@ def axes_of(steps: Iterable[Step]) -> list[tuple[str, str, str]]:
 
 
 TERMS = 8
-"""Maximum number of terms in a written sum; the largest terms are kept."""
+"""Maximum number of terms in a sum that is written out; the largest terms are kept."""
 
 
 def format_sums(comparison: Comparison, settled: Settled) -> list[str]:
-    """Write each query's output in each head as a sum: `output(she) = 0.34 v(she) + 0.30 v(likes) + 0.36 v(coffee)`.
+    """Return the output of each query in each head as a sum, such as `output(she) = 0.34 v(she) + 0.66 v(likes)`.
 
-    The list is empty if the variant departs from `context = weights v`.
+    The list is empty if the variant has mistakes, or did not compute its weights and context.
     """
     trace = comparison.traces[settled.name]
     if trace.weights is None or trace.context is None or settled.mistake != "none":
@@ -265,10 +272,10 @@ def format_sum(row: Array, keys: Sequence[str]) -> str:
 
 
 def find_masked(settled: Settled, weights: Array) -> Array | None:
-    """Return which of the weights `[h t s]` are masked; None without masks.
+    """Return which of the weights `[h t s]` are masked; None if there are no masks.
 
-    A hidden key that still gets weight (a leak) does not count. If there are too many weights, or the code of a mask
-    is unavailable, every weight of exactly 0 counts as masked.
+    A weight that a mask hides but that is not 0 (a leak) does not count. If there are too many weights, or the code of
+    a mask is unavailable, every weight of exactly 0 counts as masked.
     """
     masks, offset = settled.rules.masks, settled.rules.offset
     if not masks or np.ndim(offset):
@@ -276,7 +283,7 @@ def find_masked(settled: Settled, weights: Array) -> Array | None:
     if weights.size > MOST_ENTRIES or any(isinstance(mask, AbsentMask) for mask in masks):
         return np.asarray(weights == 0)
     heads, rows, keys = weights.shape
-    return np.asarray(~allowed_places(masks, rows, keys, int(offset), heads) & (weights == 0))
+    return np.asarray(~allowed_entries(masks, rows, keys, int(offset), heads) & (weights == 0))
 
 
 def iterate_heads(views: Views, panels: Iterable[Panel]) -> Iterator[Head]:
@@ -288,7 +295,7 @@ def iterate_heads(views: Views, panels: Iterable[Panel]) -> Iterator[Head]:
 
 
 def find_masked_in_panel(views: Views, panel: Panel) -> Array | None:
-    """Return which weights `[h t s]` of a panel are masked; None without masks, and for block means."""
+    """Return which weights `[h t s]` of a panel are masked; None if there are no masks or these are block means."""
     problem = views.comparison.problem
     if panel.weights.shape[1:] != (len(problem.tokens), problem.keys):
         return None

@@ -1,7 +1,7 @@
 """The pages for a class: worksheets, answer keys, marked sheets, and the grades.
 
-A `Paper` is what a sheet asks: its `blanks` are the boxes to fill in, one per stage, and `exact` has the right numbers
-of all stages. In a `transposed` paper, tokens are columns and each matrix is the transpose of what is stored here.
+A `Paper` is a worksheet as data. Its `blanks` are the boxes to fill in, one per stage, and `exact` has the right
+numbers of all stages. If it is `transposed`, tokens are columns, and the page shows the transpose of each matrix here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ STYLES = ("report.css", "worksheet.css")
 def page(paper: Paper, student: str, file: str, exam: bool = False) -> str:
     """Return the page of a sheet, which checks the numbers as they are filled in.
 
-    With `exam`, the page checks nothing and contains no answers.
+    `file` is the name under which it saves the answers. With `exam`, it checks nothing and contains no right numbers.
     """
     settings = {
         "file": file,
@@ -37,7 +37,7 @@ def page(paper: Paper, student: str, file: str, exam: bool = False) -> str:
         "exam": exam,
         "hides": bool(cross_values(paper)),
     }
-    data = settings if exam else settings | answer_data(paper)
+    data = settings if exam else settings | make_answer_data(paper)
     return render_page(
         "worksheet.html",
         sheet_values(paper, student) | {"exam": exam, "data": data},
@@ -51,10 +51,13 @@ def render_printed_sheet(paper: Paper, student: str) -> str:
 
 
 def render_solution(paper: Paper, student: str) -> str:
-    """Return a filled-in sheet, with the results of each mistake; mistakes with the same results share one table."""
+    """Return the answer key: the sheet filled in, and what comes out with each mistake.
+
+    Mistakes with the same results share an entry.
+    """
     entries = dict[str, dict[str, Any]]()
     for result in predict_mistakes(paper):
-        # rounded as on the sheet; adding 0.0 makes -0.0 equal to 0.0
+        # results are equal if they are so after rounding as on the sheet; adding 0.0 turns -0.0 into 0.0
         key = str([np.round(result.stages.get(blank.stage, 0.0), paper.digits) + 0.0 for blank in paper.blanks])
         if key in entries:
             entries[key]["name"] += f", {result.name}"
@@ -78,7 +81,7 @@ def sheet_values(paper: Paper, student: str) -> dict[str, Any]:
         "student": "" if student == "key" else student,
         "digits": paper.digits,
         "transposed": paper.transposed,
-        "given": given(paper),
+        "given": list_given_arrays(paper),
         "boxes": [format_box(paper, blank) for blank in paper.blanks],
         "filled": False,
         "exam": False,
@@ -88,16 +91,17 @@ def sheet_values(paper: Paper, student: str) -> dict[str, Any]:
 
 
 def grades(**shown: Any) -> str:
-    """Return the page with grades: counts of mistakes, points by box, a line per student, and who handed in nothing.
+    """Return the page with the grades.
 
-    Its `seal` is the hash of the table.
+    `shown` has the variables of the template: `overview` (how often each mistake was made), `boxes` (points by box),
+    `lines` with their `heads` (one per student), `missing` (who handed in nothing), and `seal` (a hash of the table).
     """
     return render_page("grades.html", shown, STYLES)
 
 
-def given(paper: Paper) -> list[dict[str, Any]]:
-    """Return the arrays that a sheet gives: those that a box needs and that no earlier box asks for."""
-    # `asked` are the stages of the boxes; a name such as W_q ends in the stage that needs it
+def list_given_arrays(paper: Paper) -> list[dict[str, Any]]:
+    """Return the arrays that a sheet gives: those that a box needs and that no other box asks for."""
+    # `asked` has the stages of the boxes; the last letter of a name such as W_q is the stage that needs it
     asked, problem = {blank.stage for blank in paper.blanks}, paper.sheet.problem
     arrays = [*list_inputs(paper, asked), *list_angles(paper, asked), *list_later_stages(paper, asked)]
     if problem.weights is not None:
@@ -127,9 +131,9 @@ def list_inputs(paper: Paper, asked: AbstractSet[str]) -> Iterator[GivenArray]:
 
 
 def list_angles(paper: Paper, asked: AbstractSet[str]) -> Iterator[GivenArray]:
-    """Yield the cosines and sines that rotate q and k, if the sheet asks for q or k, with a column for each pair.
+    """Yield the cosines and sines that rotate q and k, if the sheet asks for these; they have a column for each pair.
 
-    If queries and keys are the same tokens, one table serves both; otherwise q and k have a table each.
+    If queries and keys are the same tokens, q and k share the tables. If not, each of them has its own.
     """
     tokens = {"q": paper.sheet.problem.tokens, "k": paper.sheet.problem.key_tokens}
     rotations = {side: rotation for side, rotation in paper.rotations.items() if side in asked and side in tokens}
@@ -142,7 +146,7 @@ def list_angles(paper: Paper, asked: AbstractSet[str]) -> Iterator[GivenArray]:
 
 
 def list_later_stages(paper: Paper, asked: AbstractSet[str]) -> Iterator[GivenArray]:
-    # q, k and v if the sheet starts after them, and what is added to the logits
+    # q, k and v if a box needs them and none asks for them, and what is added to the logits
     problem = paper.sheet.problem
     sides = "qkv" if asked & {"context", "output"} else "qk" if asked - {"q", "k", "v"} else ""
     for side in sides:
@@ -159,7 +163,10 @@ def split_heads(name: str, heads: Array, tokens: Sequence[str]) -> Iterator[Give
 
 
 def format_matrix(name: str, array: Array, rows: Sequence[str], paper: Paper) -> dict[str, Any]:
-    """Return a given matrix, with more digits than the answers; tokens are columns if the sheet is transposed."""
+    """Return the data of a given matrix, with more digits than the answers have.
+
+    Tokens are columns if the sheet is transposed.
+    """
     transposed, digits = paper.transposed, max(6, paper.digits + 4)
     oriented = array.T if transposed and rows else array
     cells = [
@@ -176,7 +183,13 @@ def format_matrix(name: str, array: Array, rows: Sequence[str], paper: Paper) ->
 def format_box(paper: Paper, blank: Blank) -> dict[str, Any]:
     rows, columns = (blank.columns, blank.rows) if paper.transposed else (blank.rows, blank.columns)
     tables = [format_numbers(head, paper) for head in blank.right]
-    return {"stage": blank.stage, "formula": formula(paper, blank), "rows": rows, "columns": columns, "tables": tables}
+    return {
+        "stage": blank.stage,
+        "formula": format_formula(paper, blank),
+        "rows": rows,
+        "columns": columns,
+        "tables": tables,
+    }
 
 
 def format_numbers(array: Array, paper: Paper) -> list[list[str]]:
@@ -185,14 +198,14 @@ def format_numbers(array: Array, paper: Paper) -> list[list[str]]:
 
 
 def format_number(number: float, digits: int) -> str:
-    """Format a number with the decimals of a sheet; zero has no sign."""
+    """Return a number with the decimals of a sheet; a number that rounds to zero has no sign."""
     return "no number" if math.isnan(number) else decimal(0.0 if abs(number) < 0.5 * 10.0**-digits else number, digits)
 
 
 def format_mistake(paper: Paper, result: PredictedMistake) -> dict[str, Any]:
-    """Return the results of a mistake in the first box that it changes; no tables if it changes the shape.
+    """Return the data of a mistake: its name, what it does, and the numbers of the first box that it changes.
 
-    Rows in which the mistake divides by zero have no numbers.
+    There are no numbers if the mistake changes the shape of the box, nor in rows in which it divides by zero.
     """
     numbers, tables = result.stages.get(result.stage, np.zeros(0)), []
     if numbers.shape == paper.exact[result.stage].shape:
@@ -201,8 +214,8 @@ def format_mistake(paper: Paper, result: PredictedMistake) -> dict[str, Any]:
     return {"name": result.name, "says": result.says, "stage": result.stage, "tables": tables}
 
 
-def answer_data(paper: Paper) -> dict[str, Any]:
-    """Return the data for checking answers: each stage with all digits, and how it follows from the one before."""
+def make_answer_data(paper: Paper) -> dict[str, Any]:
+    """Return what a page needs to check answers: the right numbers of each stage, and how each stage is computed."""
     sheet = paper.sheet
     projections = sheet.problem.projections if sheet.settled.output_projection else {}
     return {
@@ -220,23 +233,23 @@ def answer_data(paper: Paper) -> dict[str, Any]:
 
 
 def cross_values(paper: Paper) -> dict[str, float]:
-    """Return the number that a cross stands for, by stage; empty if nothing is masked."""
+    """Return the number that a student may write as a cross, by stage; empty if nothing is masked."""
     hides = paper.added is not None and np.isneginf(paper.added).any()
     return {"masked": -math.inf, "weights": 0.0} if hides else {}
 
 
 def to_lists(array: Array) -> Any:
-    """Return an array as nested lists, with None for minus infinity, which JSON lacks."""
+    """Return an array as nested lists for JSON, with None for minus infinity."""
     return np.where(np.isfinite(array), array, np.array(None)).tolist()
 
 
 CHAIN = ("output", "context", "weights", "masked", "capped", "logits", "scores")
-"""The stages after q, k and v from last to first: each is computed from the next one in the list."""
+"""The stages after q, k and v, from the last to the first."""
 
 
-def formula(paper: Paper, blank: Blank) -> str:
-    """Return the formula of a box, and that of each stage between it and the previous box."""
-    formula_by_stage, box_stages = formulas(paper), {other.stage for other in paper.blanks}
+def format_formula(paper: Paper, blank: Blank) -> str:
+    """Return the formula of a box, and the formulas of the stages between the previous box and this one."""
+    formula_by_stage, box_stages = make_formulas(paper), {other.stage for other in paper.blanks}
     clauses = [formula_by_stage[blank.stage]]
     if blank.stage == "masked" and cross_values(paper):
         clauses.append("written -inf or x")
@@ -257,9 +270,9 @@ def is_like_previous(paper: Paper, stage: str) -> bool:
     )
 
 
-def formulas(paper: Paper) -> dict[str, str]:
+def make_formulas(paper: Paper) -> dict[str, str]:
     settled, projections, transposed = paper.sheet.settled, paper.sheet.problem.projections, paper.transposed
-    # the last stages before something is added, and before the normalizer
+    # the stage to which something is added, and the stage that is normalized
     before_added = "logits" if paper.cap is None else "capped"
     normalized = before_added if paper.added is None else "masked"
     line, cap = "column" if transposed else "row", f"{paper.cap or 0:.10g}"
@@ -275,7 +288,7 @@ def formulas(paper: Paper) -> dict[str, str]:
         "masked": f"masked = {before_added} + added{', −∞ where a token may not look' if cross_values(paper) else ''}",
         "weights": weights + (f", with an extra logit in the sum: {extra_logits}" if extra_logits else ""),
         "context": f"context = {'v weights' if transposed else 'weights v'}",
-        "output": output_formula(paper),
+        "output": format_output(paper),
     }
     for side in ("q", "k", "v"):
         source = "x" if side == "q" or paper.sheet.problem.memory is None else "memory"
@@ -287,7 +300,7 @@ def formulas(paper: Paper) -> dict[str, str]:
     }
 
 
-def output_formula(paper: Paper) -> str:
+def format_output(paper: Paper) -> str:
     settled, transposed = paper.sheet.settled, paper.transposed
     if is_context_the_output(paper):
         return f"output = {'v weights' if transposed else 'weights v'}"
@@ -299,7 +312,7 @@ def output_formula(paper: Paper) -> str:
 
 
 def describe_rotation(paper: Paper, stage: str) -> str:
-    """Describe how position encodings rotate the columns of each head; empty if they do not."""
+    """Return the end of a formula, which says how positions rotate the columns; empty if they do not."""
     rotation = paper.rotations.get(stage)
     if rotation is None or not rotation.pairs:
         return ""
@@ -320,7 +333,7 @@ HEADS_POOLED = {
 
 
 def describe_split(paper: Paper, stage: str) -> str:
-    """Describe how columns are split into heads, and how many query heads share a key head."""
+    """Return the end of a formula, which says how columns are cut into heads or how many query heads share one."""
     counts = paper.sheet.settled.heads
     if stage in ("scores", "context") and counts.shared < counts.query:
         query_side, key_side = ("q", "k") if stage == "scores" else ("weights", "v")
@@ -339,7 +352,7 @@ def is_context_the_output(paper: Paper) -> bool:
 
 
 def format_scale(paper: Paper) -> str:
-    """Format 1/√d with four digits, or a scale from the settings with as many as it needs, up to ten."""
+    """Return the scale as text: 1/√d has four digits, and a number from the settings as many as it needs, up to ten."""
     settled = paper.sheet.settled
     if settled.scale is True:
         return f"{settled.multiplier:.4g} (1/√{round(settled.multiplier**-2)})"
@@ -347,7 +360,7 @@ def format_scale(paper: Paper) -> str:
 
 
 MARKS = {WRONG: "✗", FOLLOWS: "→", UNREADABLE: "?", EMPTY: "–"}
-"""Marks next to the numbers, so that a page can be read without colours."""
+"""Marks next to the numbers of a marked sheet, so that it can be read without colours."""
 
 MEANING = {
     WRONG: "✗ wrong: the right number, given your earlier ones, is below",
@@ -355,7 +368,6 @@ MEANING = {
     UNREADABLE: "? cannot be read",
     EMPTY: "– left empty: the right number is below",
 }
-"""The legend of the marks."""
 
 ON_PAPER = {
     "softmax_over_queries": "each row of the weights must sum to 1",
@@ -363,7 +375,7 @@ ON_PAPER = {
     "causal_flipped": "query i sees keys j <= i",
     "projection_transposed": "q = x W_q, with the matrix as it is given",
 }
-"""Remedies on paper for mistakes whose usual remedy is code; they apply to sheets with tokens as rows."""
+"""What to do instead of a mistake on paper, where its usual remedy is code; for sheets with tokens as rows."""
 
 
 def render_marked_page(title: str, parts: Sequence[str]) -> str:
@@ -376,10 +388,10 @@ def render_marked_sheet(paper: Paper, student: str, grade: Grade, numbers: Array
     boxes = [
         {
             "stage": blank.stage,
-            "formula": formula(paper, blank),
+            "formula": format_formula(paper, blank),
             "points": format_points(score_by_stage[blank.stage].points),
             "most": format_points(score_by_stage[blank.stage].most),
-            "tables": list(marked_tables(paper, blank, grade.expected, states, numbers.get(blank.stage))),
+            "tables": list(make_marked_tables(paper, blank, grade.expected, states, numbers.get(blank.stage))),
         }
         for blank in paper.blanks
     ]
@@ -403,9 +415,10 @@ def is_untouched(grade: Grade) -> bool:
     return all((states == EMPTY).all() for states in grade.cells.values())
 
 
-def marked_tables(
+def make_marked_tables(
     paper: Paper, blank: Blank, expected_by_stage: Arrays, states_by_stage: Arrays, answers: Array | None
 ) -> Iterator[dict[str, Any]]:
+    """Yield the tables of a box, one per head; a wrong cell has a mark and the right number."""
     rows, columns = (blank.columns, blank.rows) if paper.transposed else (blank.rows, blank.columns)
     shape = blank.right.shape
     values = np.full(shape, np.nan) if answers is None else answers.reshape(shape)
@@ -433,10 +446,10 @@ def format_cell(paper: Paper, number: float, correct: float, state: str) -> dict
 
 
 def total_points(scored: Sequence[Score]) -> tuple[str, str]:
-    """Return the points scored in all boxes together, and the most that could be scored."""
+    """Return the points of all boxes together, and how many there could have been."""
     return format_points(sum(score.points for score in scored)), format_points(sum(score.most for score in scored))
 
 
 def format_points(points: float) -> str:
-    """Format points, rounded to a tenth; whole points have no decimal."""
+    """Return points rounded to tenths, without a decimal if that is zero: `2.5`, `3`."""
     return f"{round(points, 1):g}"

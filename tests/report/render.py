@@ -40,4 +40,4 @@ def find_braces(text: str) -> list[str]:
 def drawings_of(comparison: Comparison) -> dict[str, Drawing]:
     """Return every figure of a comparison."""
     views = make_views(comparison)
-    return figures.drawings(views, figures.wanted(views))
+    return figures.draw_figures(views, figures.choose_figures(views))

@@ -36,7 +36,7 @@ NO_SCALE = getattr(NO_SCALE, "NO_SCALE", NO_SCALE)  # a plain number in Matplotl
 
 def charts_of(compared: Comparison) -> dict[str, str]:
     """Return the SVG of every figure that is planned as a chart."""
-    known, made = figures.figures(), figures.files(make_views(compared), ("svg",))
+    known, made = figures.figures(), figures.encode_figures(make_views(compared), ("svg",))
     return {name: contents["svg"].decode() for name, contents in made.items() if known[name].plan is not None}
 
 
@@ -93,7 +93,7 @@ def test_both_renderers_draw_the_same(words: tuple[str, ...]) -> None:
 def test_nothing_leaves_a_chart_and_nothing_covers_a_text(words: tuple[str, ...], names: list[str]) -> None:
     compared = tokens(names, 6.3, *words)
     views = make_views(compared)
-    for member in figures.wanted(views).values():
+    for member in figures.choose_figures(views).values():
         if member.plan is not None and member.in_page:
             check_layout(fit_to_size(partial(member.plan, views), size(compared.config.figures)))
 
@@ -117,7 +117,7 @@ def lines(views: Views, width: float) -> Drawing:
 def test_a_figure_drawn_with_matplotlib_stands_among_charts() -> None:
     with registry.undo_registrations():
         registry.add("attn_exp.report.figures", "own", Figure(caption="A line.", draw=lines), registry.Origin())
-        made = figures.files(make_views(comparison()), ("svg", "pdf"))
+        made = figures.encode_figures(make_views(comparison()), ("svg", "pdf"))
     assert "Matplotlib" in made["own"]["svg"].decode() and "Matplotlib" not in made["weights"]["svg"].decode()
     assert all(contents["pdf"].startswith(b"%PDF") for contents in made.values())
 

@@ -18,7 +18,7 @@ SPACE = "{http://www.w3.org/2000/svg}"
 
 
 def svg_of(*words: str) -> ElementTree.Element:
-    return ElementTree.fromstring(figures.files(make_views(comparison(*words)), ["svg"])["flow"]["svg"])
+    return ElementTree.fromstring(figures.encode_figures(make_views(comparison(*words)), ["svg"])["flow"]["svg"])
 
 
 def texts(svg: ElementTree.Element) -> list[str]:
@@ -43,6 +43,6 @@ def test_each_function_has_its_own_picture_under_its_names() -> None:
 
 
 def test_tokens_and_names_are_text_never_markup() -> None:
-    drawn = figures.files(make_views(tokens(HARD[1])), ["svg"])["flow"]["svg"].decode()
+    drawn = figures.encode_figures(make_views(tokens(HARD[1])), ["svg"])["flow"]["svg"].decode()
     assert "<script" not in drawn
     ElementTree.fromstring(drawn)

@@ -11,7 +11,7 @@ import attn_exp
 from attn_exp.diagnosis.classroom.paper import Paper
 from attn_exp.errors import UserError
 from attn_exp.report import worksheet
-from attn_exp.report.worksheet import formula
+from attn_exp.report.worksheet import format_formula
 from tests.report.browser import need_chromium
 from tests.report.tab import visit
 
@@ -22,7 +22,7 @@ RULES = (
 
 def shown(paper: Paper) -> dict[str, np.ndarray]:
     """What the page gives, as numbers."""
-    matrices = {matrix["name"]: matrix["cells"] for matrix in worksheet.given(paper)}
+    matrices = {matrix["name"]: matrix["cells"] for matrix in worksheet.list_given_arrays(paper)}
     plain = {"−": "-", "∞": "inf"}
     return {
         name: np.array([[float("".join(plain.get(sign, sign) for sign in cell)) for cell in row] for row in cells])
@@ -49,7 +49,7 @@ def test_the_output_follows_from_what_its_sheet_gives() -> None:
     given = shown(paper)
     mine = of_sides(given["q"], given["k"], given["v"], given["added"], None)[-1]
     assert np.abs(mine - paper.blanks[0].right[0]).max() < 1e-8
-    assert formula(paper, paper.blanks[0]) == (
+    assert format_formula(paper, paper.blanks[0]) == (
         "output = weights v, weights = exp(masked) / sum of exp(masked) over the row, "
         "with an extra logit in the sum: 0.25, "
         "masked = capped + added, −∞ where a token may not look, capped = 1.5 tanh(logits / 1.5), "
@@ -96,7 +96,7 @@ def test_the_page_takes_rounded_boxes_under_every_rule(tmp_path: Path) -> None:
 )
 def test_the_scale_is_said_exactly(words: tuple[str, ...], expected: str) -> None:
     paper = attn_exp.sheet(*words, "stages=[scores,logits]").paper
-    assert formula(paper, paper.blanks[1]) == expected
+    assert format_formula(paper, paper.blanks[1]) == expected
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_the_scale_is_said_exactly(words: tuple[str, ...], expected: str) -> Non
 )
 def test_the_box_that_the_weights_are_made_of_is_named(words: tuple[str, ...], of: str) -> None:
     paper = attn_exp.sheet("variant=[matrix]", *words, "stages=all").paper
-    (told,) = (formula(paper, blank) for blank in paper.blanks if blank.stage == "weights")
+    (told,) = (format_formula(paper, blank) for blank in paper.blanks if blank.stage == "weights")
     assert f"exp({of}) / sum of exp({of}) over the row" in told
 
 
@@ -147,7 +147,7 @@ def test_queries_that_positions_turn_follow_from_the_sheet(
     for side in "qk":
         by_hand = turned_by_hand(x @ given[f"W_{side}"], given["cos"], given["sin"], pairs)
         assert np.abs(by_hand - right[side]).max() < 1e-6
-    assert f"(a, b) = {', '.join(map(str, pairs))}" in formula(paper, paper.blanks[0])
+    assert f"(a, b) = {', '.join(map(str, pairs))}" in format_formula(paper, paper.blanks[0])
 
 
 @pytest.mark.long
@@ -193,7 +193,7 @@ def test_the_scores_of_heads_that_share_keys_follow_from_the_sheet(pool: str) ->
     assert np.abs(right["k"] - keys).max() < 1e-6
     scores = [right["q"][head] @ keys[head // 2].T for head in range(4)]
     assert np.abs(right["scores"] - scores).max() < 1e-6
-    lines = {blank.stage: formula(paper, blank) for blank in paper.blanks}
+    lines = {blank.stage: format_formula(paper, blank) for blank in paper.blanks}
     used = {"first": "of which the first 2 are used", "mean": "then averaged in 2 groups of adjacent heads"}
     assert lines["k"].endswith(used[pool])
     assert lines["scores"] == "scores = q kᵀ, 2 heads of q per head of k"
@@ -203,7 +203,7 @@ def test_a_memory_is_given_too() -> None:
     paper = attn_exp.sheet("variant=[matrix]", "embeddings.memory=2", "stages=all").paper
     given = shown(paper)
     assert np.abs(given["memory"] @ given["W_k"] - paper.blanks[1].right[0]).max() < 1e-4
-    assert formula(paper, paper.blanks[1]) == "k = memory W_k"
+    assert format_formula(paper, paper.blanks[1]) == "k = memory W_k"
 
 
 @pytest.mark.long

@@ -35,7 +35,7 @@ def never(*arguments: object, **settings: object) -> Any:
 def forbid_attention(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every way to compute attention fail."""
     monkeypatch.setattr(executing, "execute", never)
-    monkeypatch.setattr(compare, "keep", never)
+    monkeypatch.setattr(compare, "compute_trace", never)
     monkeypatch.setattr(execution, "tabulate", never)
     monkeypatch.setattr(execution, "measure", never)
     for name in forms.NAMES:

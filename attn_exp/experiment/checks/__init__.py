@@ -1,4 +1,4 @@
-"""Additional experiments on the variants of a run: one `CHECK` per file, found by the name of the file."""
+"""Additional experiments on the variants of a run. Each file has one `CHECK`, found by the name of the file."""
 
 from __future__ import annotations
 

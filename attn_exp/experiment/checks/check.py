@@ -28,7 +28,10 @@ class Check:
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one check on one run: its records, and a sentence that summarizes them."""
+    """The result of one check on one run: its records, and a sentence that summarizes them.
+
+    The `Finding` of `experiment/verdict.py` is something else: a question about a user's function.
+    """
 
     name: str
     check: Check
@@ -40,5 +43,4 @@ class Finding:
 
     @property
     def sentence(self) -> str:
-        """The summary of the records."""
         return self.check.sentence(self.records)

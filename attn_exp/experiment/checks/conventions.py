@@ -1,4 +1,4 @@
-"""Compare the conventions of all libraries on one problem: which agree, and at which stage the others diverge."""
+"""Compare the conventions of all libraries on one problem: which of them agree, and where the others diverge."""
 
 from __future__ import annotations
 
@@ -18,7 +18,11 @@ from attn_exp.problem.problem import Problem
 
 @dataclass(frozen=True)
 class Record:
-    """One variant under one convention; `same_as`, `sameness` and `differs_at` compare it with the others."""
+    """One variant under one convention.
+
+    `true_means` to `groups`: what the convention does, in words.
+    `same_as`, `sameness`, `differs_at`: as in `Row`, with the first convention as the baseline row.
+    """
 
     convention: str
     variant: str
@@ -34,7 +38,7 @@ class Record:
 
 
 def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> Iterator[Record]:
-    """Compute every variant under each library's convention, unless the variant pins one."""
+    """Yield a record for every variant under the convention of each library; a variant that pins one keeps it."""
     for variant in variants:
         bind = None if variant.own is None else variant.own.bind
         chosen = config.variant[variant.name]

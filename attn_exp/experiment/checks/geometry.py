@@ -1,4 +1,7 @@
-"""Find the mistakes that a run with these sizes, settings and numbers would not show, or could not tell apart."""
+"""Find the mistakes that a run of this size, with these settings and numbers, would not show or could not tell apart.
+
+To find out, the check makes the mistakes of the catalogue on purpose, one at a time.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from attn_exp.forms.pipeline import Recipe
 from attn_exp.problem.problem import Problem
 
 MOST_WEIGHTS = 250_000
-"""With more weights than this, trying all mistakes would take minutes."""
+"""With more weights than this, trying all mistakes would take minutes, so none is tried."""
 SHOWS, HIDDEN, ALIKE, NOT_USED, UNKNOWN = "yes", "no", "alike", "not asked for", "-"
 
 
@@ -27,9 +30,11 @@ SHOWS, HIDDEN, ALIKE, NOT_USED, UNKNOWN = "yes", "no", "alike", "not asked for",
 class Record:
     """One mistake in one variant.
 
-    `shows` is "yes" if the mistake gives a wrong output here, "no" if the output is right, "alike" if the mistakes in
-    `like` give the same wrong output, "not asked for" if the run lacks a setting that the mistake needs, or "-" if the
-    variant is not computed in steps. `reason` is the missing setting, or the reason why the mistake cannot be tried.
+    `shows`: "yes" if the mistake gives a wrong output here; "no" if the output is right; "alike" if other mistakes give
+        the same wrong output; "not asked for" if the run lacks a setting that the mistake needs; "-" if no mistake can
+        be tried in the variant.
+    `like`: the other mistakes that give the same wrong output.
+    `reason`: the missing setting, or why the mistake cannot be tried.
     """
 
     variant: str
@@ -64,10 +69,10 @@ def try_every_mistake(settled: Settled, problem: Problem) -> Iterator[Record]:
     correct = compute_answer(recipe, settled, problem)
     for name, answers in answers_by_mistake.items():
         computed = [answer for answer in answers if answer is not None]
-        # if no variant of the mistake can be computed here, that too shows
+        # a mistake that cannot be computed at all here would be noticed, so it counts as shown
         wrong_answers = [answer for answer in computed or answers if differ(answer, correct)]
         wrong = wrong_answers[0] if wrong_answers else None
-        # other mistakes that give the same wrong answer, in one of their variants
+        # other mistakes that give the same wrong answer in at least one of their versions
         alike = [
             other
             for other, other_answers in answers_by_mistake.items()

@@ -1,4 +1,4 @@
-"""Measure the known attention patterns in each head."""
+"""Measure how strongly each head shows each known attention pattern."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from attn_exp.problem.problem import Problem
 
 @dataclass(frozen=True)
 class Record:
-    """How strongly one head (counted from 1) shows each pattern, from 0 to 1; NaN if no token can show it."""
+    """The strength of each pattern in one head, from 0 to 1; NaN if no token can show it. Heads are counted from 1."""
 
     variant: str
     head: int

@@ -1,7 +1,7 @@
 """Test invariants of every variant, for example that decoding matches prefill and that hidden keys have no effect.
 
-Each invariant is a function of a `Case` that computes attention in two ways and returns both results, which should be
-equal; it raises `NotApplicableError` if it does not apply.
+Each invariant is a function that takes a `Case`, computes attention in two ways and returns both results; they should
+be equal. It raises `NotApplicableError` if the invariant does not apply.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from attn_exp.rules.rules import Rules, allowed_entries, whole_grid
 from attn_exp.rules.scores.added import Added
 
 Answer = tuple[Array, Array]
-"""Two arrays that should be equal; the first may be a stack of arrays that should all equal the second."""
+"""Two arrays that should be equal. The first may also be a stack of arrays that should all equal the second."""
 
 
 class NotApplicableError(Exception):
-    """The invariant does not apply; the message gives the reason."""
+    """An invariant does not apply to a variant; the message gives the reason."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A variant with q `[h t d]`, k `[g s d]`, v `[g s e]` and rules; an invariant changes these and recomputes."""
+    """A variant with its q `[h t d]`, k `[g s d]`, v `[g s e]` and rules, which an invariant changes and recomputes."""
 
     settled: Settled
     q: Array
@@ -47,7 +47,7 @@ class Case:
 
     def compute(self, **settings: int) -> Array:
         """Return the context `[h t e]`."""
-        with np.errstate(all="ignore"):  # poison may cause warnings
+        with np.errstate(all="ignore"):  # NaN and huge numbers may cause warnings
             context = self.settled.member.attend(self.q, self.k, self.v, self.rules, **settings).context
         assert context is not None
         return context
@@ -109,7 +109,7 @@ def block_size(case: Case) -> Answer:
 
 
 MOST_POISONED = 16
-"""Maximum number of hidden keys to poison, one at a time; if there are more, evenly spaced ones are chosen."""
+"""Maximum number of hidden keys to poison, one at a time. If there are more, evenly spaced ones are chosen."""
 
 
 def future(case: Case) -> Answer:
@@ -141,7 +141,7 @@ def poison(case: Case, number: float) -> Answer:
 def decoding(case: Case) -> Answer:
     """Computing all queries at once gives the same outputs as decoding them one by one.
 
-    Each decoding step sees the keys up to its own position; queries before the first key are left out.
+    A decoding step has only the keys up to its own position. Queries before the first key are left out.
     """
     heads, rows, keys = case.shape
     refusal, first_row = forms.refuses("decode", case.rules) or "", max(-case.offset, 0)
@@ -167,8 +167,8 @@ def decoding(case: Case) -> Answer:
 def logit_shift(case: Case) -> Answer:
     """Adding a constant to every logit changes nothing if the weights of a row sum to 1.
 
-    The constants are so large or so small that their `exp` overflows or underflows: code that does not subtract the
-    largest logit fails.
+    One constant is so large that its `exp` overflows, and one so small that it underflows. So code that does not
+    subtract the largest logit fails.
     """
     normalizer = case.rules.normalizer
     is_shift_dependent = not normalizer.ignores_shift or any(rule.extra(0) is not None for rule in case.rules.scores)
@@ -195,7 +195,7 @@ def rope_shift(case: Case) -> Answer:
     relative = [position for position in case.settled.positions if position.relative]
     refuse_if((case.rules.pairing is not None, NO_DOT_PRODUCTS), (not relative, "no rotary positions"))
     q, k = case.q, case.k
-    for position in relative:  # a constant rotation on top of the positions shifts every token by that many places
+    for position in relative:  # rotating every token once more, as if it were at position 7, shifts it by 7 positions
         q, k = position.turn(q, np.full(q.shape[1], 7)), position.turn_key(k, np.full(k.shape[1], 7))
     return replace(case, q=q, k=k).compute(), case.compute()
 
@@ -222,9 +222,10 @@ def gradients(case: Case) -> Answer:
 
 
 TOLERANCE = 1e-9
-"""Differences up to this share of the largest output count as rounding; for finite differences, up to its square root.
+"""Differences of up to this share of the largest output count as rounding.
 
-For a form that computes in a coarser dtype than float64, the limit is `SAME_FUNCTION` units of that dtype."""
+For a form that computes in a coarser dtype than float64, the limit is `SAME_FUNCTION` ulp of that dtype. For gradients,
+which are compared with finite differences, it is the square root of the limit."""
 
 INVARIANTS: dict[str, Callable[[Case], Answer]] = {
     "token order": token_order,
@@ -244,8 +245,9 @@ INVARIANTS: dict[str, Callable[[Case], Answer]] = {
 class Record:
     """One invariant of one variant.
 
-    `largest` is the largest difference relative to the largest output. `holds` is `yes`, `no`, or `-` if the invariant
-    does not apply; then `note` gives the reason.
+    `holds`: `yes`, `no`, or `-` if the invariant does not apply.
+    `largest`: the largest difference between the two results, divided by the largest output.
+    `note`: why the invariant does not apply.
     """
 
     variant: str

@@ -23,10 +23,12 @@ WIDEST = 48
 
 @dataclass(frozen=True)
 class Record:
-    """One row of blocks of a variant's mask (full, partial or empty), and the share of query-key pairs it allows.
+    """One row of blocks of a variant's mask.
 
-    `size` is the number of queries and keys in a block. `sees` says which keys the queries of the row see; with
-    `size` 1, a row is a single query.
+    `size`: the number of queries, and of keys, in a block; if it is 1, a row is a single query.
+    `blocks`: one character per block: full (█), partial (▒) or empty (·).
+    `density`: the share of query-key pairs in the row that the mask allows.
+    `sees`: which keys the queries of the row see, in words.
     """
 
     variant: str
@@ -37,7 +39,7 @@ class Record:
 
 
 def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> Iterator[Record]:
-    """Describe the mask of every variant, with one record per row of blocks, and per head if heads differ."""
+    """Yield one record for each row of blocks of each variant's mask; if heads have different masks, of each head."""
     tokens = problem.tokens
     for settled in variants:
         heads = allowed_entries(settled.rules.masks, len(tokens), problem.keys, int(settled.rules.offset), settled.head)
@@ -56,14 +58,14 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
 
 
 def draw_blocks(allowed: Array, size: int) -> list[str]:
-    """Draw a mask `[t s]`, one line per row of `size x size` blocks: full (█), partial (▒) and empty (·)."""
+    """Return a drawing of a mask `[t s]`, a line for each row of `size x size` blocks."""
     rows = (allowed[row : row + size] for row in range(0, allowed.shape[0], size))
     blocks = ([row[:, key : key + size] for key in range(0, allowed.shape[1], size)] for row in rows)
     return ["".join(FULL if block.all() else PARTIAL if block.any() else EMPTY for block in row) for row in blocks]
 
 
 def describe_keys(seen: Array, names: Sequence[str]) -> str:
-    """Name the keys that are seen (`seen` is `[s]`): `she, likes`, `k0..k4 and k7`, `every key` or `no key`."""
+    """Return the names of the keys that are seen; `seen` is `[s]`: `she, likes`, `k0..k4 and k7`, or `every key`."""
     if seen.all():
         return "every key"
     runs = np.flatnonzero(np.diff(seen, prepend=False, append=False)).reshape(-1, 2)

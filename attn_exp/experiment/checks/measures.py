@@ -1,4 +1,4 @@
-"""Compute the metrics that `metrics=` names for every variant."""
+"""Measure, for every variant, the metrics that `metrics=` names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from attn_exp.problem.problem import Problem
 
 @dataclass(frozen=True)
 class Record:
-    """One metric of one variant; NaN if it is undefined for the variant, and then `note` may give the reason."""
+    """One metric of one variant. If it is undefined there, `value` is NaN, and `note` may give the reason."""
 
     variant: str
     metric: str

@@ -1,4 +1,4 @@
-"""Compare the error of each stage in a dtype with that of a plain implementation, to detect unusual rounding."""
+"""Detect unusual rounding: compare the error of each stage in a dtype with the error of a plain implementation."""
 
 from __future__ import annotations
 
@@ -20,18 +20,21 @@ from attn_exp.forms.trace import Trace
 from attn_exp.problem.problem import Problem
 
 ORDINARY, SUSPICIOUS = 2.0, 10.0
-"""Errors of up to `ORDINARY` times that of a plain implementation are ordinary rounding; those of up to `SUSPICIOUS`
-times are suspicious."""
+"""Up to `ORDINARY` times the error of a plain implementation is ordinary rounding; up to `SUSPICIOUS` times is
+suspicious, and more is a different function."""
 
 
 @dataclass(frozen=True)
 class Record:
     """One stage of one variant in one dtype.
 
-    `error` is the largest difference from the same stage computed in float64 (for float64 itself, in `longdouble`) from
-    the same rounded inputs. `plain_error` is that difference for the plainest form in this dtype, but at least half an
-    ulp of the largest number. `ratio` is `error / plain_error`. Source: Dao-AILab/flash-attention,
-    `tests/test_flash_attn.py`, which allows twice the plain error.
+    `error`: the largest difference from the exact stage, which is computed from the same rounded inputs in float64, or
+        in `longdouble` if the dtype is float64.
+    `plain_error`: the same for the plainest form in this dtype, but at least half an ulp of the largest number.
+    `ratio`: `error / plain_error`.
+    `verdict`: the ratio in words.
+
+    Source: Dao-AILab/flash-attention, `tests/test_flash_attn.py`, which allows twice the plain error.
     """
 
     variant: str
@@ -44,9 +47,9 @@ class Record:
 
 
 def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> Iterator[Record]:
-    """Judge every stage of every variant in each dtype that the run names, or in all dtypes if it names none.
+    """Yield a record for every stage of every variant in each dtype that the run names, or in all if it names none.
 
-    A form that computes in a coarser dtype than the named one is judged in that coarser dtype.
+    If a form computes in a coarser dtype than a named one, it is judged in the coarser one.
     """
     dtypes = config.dtype or TYPES
     computed_in = {

@@ -29,7 +29,7 @@ from attn_exp.forms.trace import flatten_in_memory_order
 def largest_errors(answers: Array, expected: Array) -> Array:
     """Return `max |answer - expected|` for each of n arrays, `[n ...] -> [n]`, in the units of the output.
 
-    NaN in only one of the two counts as an infinite difference, NaN in both as agreement.
+    NaN in both arrays counts as no difference; NaN in only one of them counts as an infinite difference.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         differences = np.abs(answers.astype(np.float64, copy=False) - expected)
@@ -45,7 +45,7 @@ def largest_error(answer: Array, expected: Array) -> float:
 
 
 def largest_finite_error(answer: Array, exact: Array) -> float:
-    """Return the largest difference where the exact values are finite; infinite if only one of two values is finite."""
+    """Return the largest difference at finite numbers; infinite if a number is finite in only one of the arrays."""
     finite = np.isfinite(exact)
     if (np.isfinite(answer) != finite).any():
         return float("inf")
@@ -72,16 +72,16 @@ CLOSE = {"float16": (1e-3, 1e-3), "bfloat16": (1.6e-2, 1e-3), "float32": (1.3e-6
 
 
 def passes_assert_close(answer: Array, expected: Array, dtype: str = "float64") -> bool:
-    """Return whether `|x - ref| <= atol + rtol |ref|` everywhere. Source: `torch.testing.assert_close` by default."""
+    """Return whether `|x - ref| <= atol + rtol |ref|` everywhere, as `torch.testing.assert_close` does by default."""
     return np.allclose(answer, expected, *CLOSE[dtype])
 
 
 def ulp_distances(answers: Array, expected: Array) -> Array:
     """Return the largest distance in ulp (units in the last place) for each of n arrays, `[n ...] -> [n]`.
 
-    The bits of floats, read as integers, have the same order as the floats once negative numbers are mirrored, so the
-    distance is a difference of integers. Source: Goldberg 1991, "What Every Computer Scientist Should Know About
-    Floating-Point Arithmetic"; `numpy.testing.assert_array_max_ulp`.
+    The distance is a difference of integers: `rank_floats` gives consecutive floats consecutive integers. Source:
+    Goldberg 1991, "What Every Computer Scientist Should Know About Floating-Point Arithmetic";
+    `numpy.testing.assert_array_max_ulp`.
     """
     ranks = [rank_floats(array.astype(answers.dtype)) for array in (answers, expected)]
     high, low = np.maximum(*ranks), np.minimum(*ranks)
@@ -90,7 +90,10 @@ def ulp_distances(answers: Array, expected: Array) -> Array:
 
 
 def rank_floats(numbers: Array) -> Array:
-    """Map floats to integers in the same order, so that consecutive floats become consecutive integers."""
+    """Return integers in the same order as these floats; consecutive floats become consecutive integers.
+
+    The bits of positive floats, read as integers, already have this order. Those of negative floats have the reverse.
+    """
     size = numbers.dtype.itemsize
     bits = np.ascontiguousarray(numbers).view(f"i{size}").astype(np.int64)
     return np.where(bits < 0, -(2 ** (8 * size - 1)) - bits, bits)
@@ -99,15 +102,15 @@ def rank_floats(numbers: Array) -> Array:
 def errors_in_ulp(answers: Array, expected: Array, ulp_dtype: Any = None) -> Array:
     """Return the largest error for each of n arrays, `[n ...] -> [n]`, in ulp of the largest expected magnitude.
 
-    One magnitude is used for the whole array: a small entry that is the difference of large numbers carries their
-    rounding errors, and would otherwise count as thousands of ulp. `ulp_dtype` is the dtype that defines an ulp, if the
-    output was computed in a coarser dtype than its own. Source: Higham 2002, "Accuracy and Stability of Numerical
-    Algorithms", sections 2.1 (ulp) and 3.1 (normwise error).
+    All errors of an array are in ulp of the same magnitude. A small entry may be the difference of large numbers and
+    has their rounding errors; in ulp of its own, these would be thousands. `ulp_dtype` is the dtype that defines an
+    ulp, if the output was computed in a coarser dtype than it is stored in. Source: Higham 2002, "Accuracy and
+    Stability of Numerical Algorithms", sections 2.1 (ulp) and 3.1 (normwise error).
     """
     dtype = np.dtype(ulp_dtype or answers.dtype)
     magnitudes = np.abs(expected).reshape(len(expected), -1).max(axis=-1, initial=0)
     with np.errstate(all="ignore"):
-        # as if the exponent range were unlimited
+        # scale numbers that are too large for the dtype, as if its exponents had no limit
         overflows = (magnitudes > float_info(dtype).max) & (magnitudes < np.inf)
         scales = np.where(overflows, 2.0 ** np.floor(np.log2(magnitudes)), 1.0)
         units = np.spacing((magnitudes / scales).astype(dtype)).astype(np.float64)
@@ -125,7 +128,7 @@ def cosines(left: Array, right: Array) -> Array:
 
     The result is 1 for two arrays of zeros, 0 if only one is all zero, and NaN if a number is not finite.
     """
-    with np.errstate(all="ignore"):  # norms as in `numpy.linalg.norm`
+    with np.errstate(all="ignore"):  # norms are computed as in `numpy.linalg.norm`
         numbers = (flatten_in_memory_order(side) for side in (left, right))
         one, other = (np.asarray(np.sqrt(np.vecdot(side, side)), np.float64) for side in numbers)
         products = np.vecdot(*(side.reshape(len(side), -1) for side in (left, right)))
@@ -161,9 +164,9 @@ def total_variation(p: Array, q: Array) -> Array:
 
 
 def mean_divergence(divergence: Callable[[Array, Array], Array], subject: Subject) -> float:
-    """Return the mean of `D(baseline row's weights, this variant's weights)` over rows of weights.
+    """Return the mean divergence of a variant's weights from those of the baseline row, over the rows of weights.
 
-    Queries that see no key in one of the two are left out.
+    `divergence` takes the weights of the baseline row first. Queries that see no key in one of the two are left out.
 
     Raises:
         NotFormedError: rows of weights do not sum to 1, or the two variants differ in the shape of their weights.

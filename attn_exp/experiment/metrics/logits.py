@@ -31,7 +31,7 @@ def drop_infinite(numbers: Array) -> Array:
 def expected_variance(q: Array, k: Array) -> float:
     """Return `d mean(q^2) mean(k^2)`: the variance of `q . k` if all entries were independent with mean zero.
 
-    `q` is `[h t d]`, `k` is `[g s d]`. The variance grows with d; dividing the logits by sqrt(d) undoes that. Source:
+    `q` is `[h t d]`, `k` is `[g s d]`. The variance grows with d, which is why scores are divided by sqrt(d). Source:
     Vaswani et al. 2017, "Attention Is All You Need", section 3.2.1, footnote 4.
     """
     return float(q.shape[-1] * np.mean(q**2) * np.mean(k**2))
@@ -40,8 +40,8 @@ def expected_variance(q: Array, k: Array) -> float:
 def log_sum_exp(masked: Array) -> Array:
     """Return `ln sum_j exp(l_j)` of each row; -inf if the query sees no key.
 
-    Source: FlashAttention-2, section 3.1, which merges partial outputs with the log-sum-exp; like here, FlexAttention
-    returns -inf for rows without keys.
+    Sources: FlashAttention-2, section 3.1, which merges partial outputs with the log-sum-exp; PyTorch FlexAttention,
+    which also returns -inf for rows without keys.
     """
     largest = masked.max(axis=-1, keepdims=True, initial=-np.inf)
     anchor = np.where(np.isneginf(largest), 0, largest)
@@ -50,7 +50,7 @@ def log_sum_exp(masked: Array) -> Array:
 
 
 def log_sums(trace: Trace) -> Array:
-    """Return the log-sum-exp of each row, `[h t]`: that of the form, or computed from its masked logits."""
+    """Return the log-sum-exp of each row, `[h t]`; if the form has none, it is computed from the masked logits."""
     return log_sum_exp(get_stage(trace, "masked")) if trace.lse is None else trace.lse
 
 
@@ -61,9 +61,12 @@ SAME_WEIGHTS = 1e-12
 
 
 class Split(NamedTuple):
-    """Weights as `softmax(own * scores + rest)`: arrays `[h t s]`, where `rest` is -inf for masked keys.
+    """Weights that are `softmax(own * scores + rest)`, in the parts of this formula.
 
-    `own` is the multiplier of the scores in this run, including mistakes; `standard` is `1 / sqrt(d)`.
+    `scores`: the scores, `[h t s]`.
+    `rest`: what is added to the logits, `[h t s]`; -inf for masked keys.
+    `own`: the multiplier of the scores in this run, which a mistake may have changed.
+    `standard`: the usual multiplier, `1 / sqrt(d)`.
     """
 
     scores: Array
@@ -73,11 +76,10 @@ class Split(NamedTuple):
 
 
 def split_weights(comparison: Comparison, variant: str) -> Split | None:
-    """Write a variant's weights as `softmax(multiplier * scores + rest)`.
+    """Split a variant's weights into the parts of `softmax(multiplier * scores + rest)`.
 
-    Return None if the form did not compute the scores, or if the weights are not such a softmax: a rule that changes
-    logits nonlinearly or adds an extra logit acts differently with another multiplier, and with a mistake the logits
-    may not be a multiple of the scores.
+    Return None if the form did not compute the scores, or if the weights are not such a softmax. They are not if a rule
+    changes logits nonlinearly or adds an extra logit, or if a mistake makes the logits no multiple of the scores.
     """
     trace = comparison.traces[variant]
     if trace.scores is None or trace.logits is None or trace.masked is None or trace.weights is None:
@@ -93,7 +95,10 @@ def split_weights(comparison: Comparison, variant: str) -> Split | None:
 
 
 def find_multiplier(logits: Array, scores: Array, configured: float) -> float | None:
-    """Return the multiplier of the scores: the configured one, unless a mistake changed it; None if there is none."""
+    """Return the multiplier of the scores: the configured one, or another one that a mistake used.
+
+    Return None if the logits are no multiple of the scores.
+    """
     largest = np.unravel_index(np.argmax(np.abs(scores)), scores.shape) if scores.size else ()
     measured = float(logits[largest] / scores[largest]) if scores.size and scores[largest] else configured
     tolerance = 100 * float(np.finfo(logits.dtype).eps)
@@ -112,11 +117,16 @@ def standard_multiplier(trace: Trace) -> float:
 
 
 POINTS, MOST_WEIGHTS = 49, 1_000_000
-"""The number of multipliers per curve, and the maximum number of weights; longer problems use evenly spaced queries."""
+"""The number of multipliers per curve, and the maximum number of weights that a curve may need. If all queries would
+need more, evenly spaced ones are used."""
 
 
 class Curve(NamedTuple):
-    """The mean entropy of the weights, in nats, as a function of the multiplier of the scores, both `[m]`."""
+    """The mean entropy of weights, in nats, as a function of the multiplier of the scores.
+
+    `multipliers`, `entropy`: the points of the curve, `[m]` each.
+    `own`, `standard`: as in `Split`.
+    """
 
     title: str
     multipliers: Array
@@ -148,13 +158,13 @@ def mean_entropy(split: Split, multipliers: Array) -> Array:
 # Derivatives of attention, from their formulas
 
 TINY = 1e-30
-"""An imaginary step so small that its square vanishes, so that the derivative is exact to the last digit."""
+"""The size of an imaginary step; its square vanishes, so that the derivative is exact to the last digit."""
 
 
 def bend_slope(stages: Trace, rules: Rules) -> Array:
-    """Return the derivative of all score rules' `bend` at the logits, computed with a complex step.
+    """Return the derivative of the `bend` of all score rules at the logits, computed with a complex step.
 
-    With `bend_last`, it is the derivative at the masked logits, which is 0 at -inf.
+    With `bend_last`, rules bend the masked logits, so it is the derivative at those; it is 0 at -inf.
 
     Source: Squire and Trapp 1998, "Using Complex Variables to Estimate Derivatives of Real Functions".
     """
@@ -171,10 +181,10 @@ def bend_slope(stages: Trace, rules: Rules) -> Array:
 
 
 def gradient(q: Array, k: Array, v: Array, rules: Rules, received: Array) -> tuple[Array, Array, Array]:
-    """Return the gradients dq, dk, dv of `sum(received * context)`, with `received` `[h t e]`.
+    """Return the gradients dq, dk, dv of `sum(received * context)`, where `received` is `[h t e]`.
 
-    `dv = w^T r`; `dw = r v^T`; `dl = w (dw - sum_j w_j dw_j)`; `dq = scale dl k`; `dk = scale dl^T q`, where r is
-    `received`. The gradients of query heads that share keys are added.
+    With r for `received`: `dv = w^T r`, `dw = r v^T`, `dl = w (dw - sum_j w_j dw_j)`, `dq = scale dl k`,
+    `dk = scale dl^T q`. The gradients of query heads that share keys are added.
 
     Source: Dao et al. 2022, "FlashAttention", appendix B.2.
     """
@@ -191,9 +201,9 @@ def gradient(q: Array, k: Array, v: Array, rules: Rules, received: Array) -> tup
 
 
 def jacobian_norm(weights: Array) -> Array:
-    """Return the largest singular value of `diag(w) - w w^T` of each row: at most 1/2, 0 if one key has all the weight.
+    """Return how much the softmax of each row can amplify a change of logits: at most 1/2, 0 if one key has all weight.
 
-    This bounds how much softmax amplifies a change of logits. Source: Kim et al. 2021, "The Lipschitz Constant of
+    This is the largest singular value of `diag(w) - w w^T`. Source: Kim et al. 2021, "The Lipschitz Constant of
     Self-Attention", section 3.
     """
     rows = weights.reshape(-1, weights.shape[-1])
@@ -202,7 +212,7 @@ def jacobian_norm(weights: Array) -> Array:
 
 
 def gradient_norm(index: int, subject: Subject) -> float:
-    """Return the norm of the gradient of `|context|^2 / 2` with respect to q, k or v."""
+    """Return the norm of the gradient of `|context|^2 / 2` with respect to q, k or v (`index` 0, 1 or 2)."""
     rules = subject.settled.rules
     require_formed(
         subject.settled.member.reference == "logits" and rules.normalizer.slope is not None and not rules.pairing

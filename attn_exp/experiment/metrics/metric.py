@@ -20,7 +20,7 @@ class Metric(NamedTuple):
     `measure(subject)`: computes the number; raises `NotFormedError` if the metric is undefined for the variant.
     `unit`, `meaning`, `source`: shown in tables and documentation.
     `place`: the position among all metrics in `metrics=all`.
-    `relative`: whether it compares a variant with the baseline row, so that it is meaningless for that row itself.
+    `relative`: whether it compares a variant with the baseline row; it then says nothing about that row itself.
     """
 
     name: str
@@ -33,9 +33,13 @@ class Metric(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """What a metric measures: the traces of the variant and the baseline row, and the exact trace in `longdouble`.
+    """What a metric measures.
 
-    `is_cross_attention`: whether queries and keys are tokens of different inputs; `key_tokens`: the names of the keys.
+    `settled`, `trace`: the variant, and its stages.
+    `baseline`: the stages of the baseline row.
+    `exact`: the stages of the variant computed in `longdouble`.
+    `is_cross_attention`: whether queries and keys are tokens of different inputs.
+    `key_tokens`: the names of the keys.
     """
 
     settled: Settled
@@ -46,12 +50,12 @@ class Subject(NamedTuple):
     key_tokens: tuple[str, ...] = ()
 
     def allowed(self) -> Array:
-        """Return which keys the masks let each query see, `[h t s]`."""
+        """Return which keys the masks allow for each query, `[h t s]`."""
         q, k = get_stage(self.trace, "q"), get_stage(self.trace, "k")
         return allowed_entries(self.settled.rules.masks, q.shape[1], k.shape[1], self.offset, len(q))
 
     def visible(self) -> Array:
-        """Return whether the masks let each query see a key, `[h t]`; `[1 t]` if the trace has no queries."""
+        """Return whether the masks allow some key for each query, `[h t]`; if the trace has no q, all True, `[1 t]`."""
         q, k = self.trace.q, self.trace.k
         if q is None or k is None:
             return np.ones((1, get_answer(self.trace).shape[-2]), bool)
@@ -59,16 +63,15 @@ class Subject(NamedTuple):
 
     @property
     def offset(self) -> int:
-        """The position of the first query among the keys."""
         return int(self.settled.rules.offset)
 
 
 class NotFormedError(Exception):
-    """A metric is undefined for a variant; the message gives the reason, if a reader should know it."""
+    """A metric is undefined for a variant; a message gives the reason if the user should know it."""
 
 
 def require_formed(is_formed: bool, *reason: str) -> None:
-    """Raise NotFormedError, with the reason if there is one, unless `is_formed`."""
+    """Raise NotFormedError if `is_formed` is false, because the metric is then undefined; a reason is its message."""
     if not is_formed:
         raise NotFormedError(*reason)
 
@@ -96,20 +99,20 @@ def get_stage(trace: Trace, name: str) -> Array:
 
 
 def weights(subject: Subject) -> Array:
-    """Return the weights of a variant, `[h t s]`, with 0 for queries that see no key, whatever the convention."""
-    formed, sees_key = get_stage(subject.trace, "weights"), subject.visible()
-    return formed if sees_key.all() else np.where(sees_key[..., None], formed, 0.0).astype(formed.dtype)
+    """Return the weights of a variant, `[h t s]`; under every convention, a query that sees no key has weights of 0."""
+    stored, sees_key = get_stage(subject.trace, "weights"), subject.visible()
+    return stored if sees_key.all() else np.where(sees_key[..., None], stored, 0.0).astype(stored.dtype)
 
 
 def finite_weights(subject: Subject) -> Array:
-    """Return the weights of a variant, `[h t s]`, if all are finite, as singular values require.
+    """Return the weights of a variant, `[h t s]`, if all are finite; singular values need that.
 
     Raises:
-        NotFormedError: some weights are NaN, as under conventions that give NaN to a query without keys.
+        NotFormedError: some weights are not finite.
     """
-    formed = weights(subject)
-    require_formed(bool(np.isfinite(formed).all()))
-    return formed
+    variant_weights = weights(subject)
+    require_formed(bool(np.isfinite(variant_weights).all()))
+    return variant_weights
 
 
 def mean(numbers: Array) -> float:
@@ -118,26 +121,26 @@ def mean(numbers: Array) -> float:
 
 
 def sees(weights: Array) -> Array:
-    """Return whether the query of each row sees a key, `[... s] -> [...]`: some weight is not 0."""
+    """Return whether the query of each row of weights sees a key, `[... s] -> [...]`: it does if one is not 0."""
     return np.asarray(weights.any(axis=-1))
 
 
 def mean_seen(measure: Callable[[Array], Array], get_weights: Callable[[Subject], Array], subject: Subject) -> float:
-    """Return the mean of `measure`, a function of rows `[... s] -> [...]`, over the queries that see a key.
+    """Return the mean of a number over the queries that see a key.
 
-    `get_weights` returns the weights of the subject.
+    `measure` computes the number of each row of weights, `[... s] -> [...]`. `get_weights` returns these weights.
 
     Raises:
         NotFormedError: no query sees a key.
     """
-    formed = get_weights(subject)
-    return mean(measure(formed)[sees(formed)])
+    rows = get_weights(subject)
+    return mean(measure(rows)[sees(rows)])
 
 
 def head_means(numbers: Array, weights: Array) -> Array:
-    """Return the mean of a number over the queries that see a key, for each head, `[h t] -> [h]`.
+    """Return, for each head, the mean of a number over the queries that see a key, `[h t] -> [h]`.
 
-    A query sees a key if its row of the weights `[h t s]` is not all 0. The mean is NaN if no query does.
+    A query sees a key if its row of `weights`, `[h t s]`, is not all 0. If no query of a head does, the mean is NaN.
     """
     sees_key = sees(weights)
     sums, counts = np.where(sees_key, numbers, 0).sum(axis=-1), sees_key.sum(axis=-1)
@@ -158,11 +161,12 @@ def find_seeing_queries(subject: Subject) -> Array:
 
 
 def get_both_answers(subject: Subject) -> tuple[Array, Array]:
-    """Return the output `[t m]` and the exact output, or the two weights `[h t s]` if the problem has no values."""
+    """Return the output `[t m]` and the exact output; if the problem has no values, both weights `[h t s]`."""
     return get_answer(subject.trace), get_answer(subject.exact)
 
 
 def get_answers_seen(subject: Subject) -> tuple[Array, Array]:
+    """Return the same as `get_both_answers`, but only for queries that see a key."""
     actual, exact = get_both_answers(subject)
     sees_key = find_seeing_queries(subject)
     return actual[..., sees_key, :], exact[..., sees_key, :]

@@ -23,11 +23,11 @@ from attn_exp.forms.trace import Trace, entropy
 from attn_exp.rules.rules import Rules
 
 PRINTED = 0.02
-"""How much the sum of a row may differ from 1 if a document prints its weights with two digits."""
+"""How much the sum of a row may differ from 1, since documents print weights with as few as two digits."""
 
 
 def rows_are_distributions(trace: Trace, rules: Rules) -> bool:
-    """Return whether each row of weights is a distribution, judged by the rules and, if stored, by the weights."""
+    """Return whether each row of weights is a distribution, by the rules and, if they are stored, by the weights."""
     shares_by_definition = shares_by_rule(rules)
     if trace.weights is None or not shares_by_definition:
         return shares_by_definition and not rules.normalizer.signed
@@ -36,6 +36,7 @@ def rows_are_distributions(trace: Trace, rules: Rules) -> bool:
 
 
 def shares_by_rule(rules: Rules) -> bool:
+    """Return whether the rules make every row of weights sum to 1; an extra logit, for example, prevents that."""
     return rules.normalizer.sums_to_one and all(rule.extra(0) is None for rule in rules.scores)
 
 
@@ -45,7 +46,7 @@ def are_distributions(weights: Array) -> Array:
 
 
 def sum_to_one(weights: Array) -> Array:
-    """Return whether each row sums to 1 to printed precision, or is all zero, `[... s] -> [...]`."""
+    """Return whether each row sums to 1 within `PRINTED`, or to 0, `[... s] -> [...]`."""
     sums = widen(weights).sum(axis=-1)
     return np.asarray((sums == 0) | (np.abs(sums - 1) <= PRINTED))
 
@@ -54,7 +55,7 @@ def shares(subject: Subject) -> Array:
     """Return the weights of a variant, `[h t s]`, if each row is a distribution.
 
     Raises:
-        NotFormedError: rows do not sum to 1, as with a sigmoid or a sink.
+        NotFormedError: some row is not; with a sigmoid or a sink, for example, rows do not sum to 1.
     """
     require_formed(rows_are_distributions(subject.trace, subject.settled.rules))
     return weights(subject)
@@ -66,14 +67,15 @@ def effective_keys(weights: Array) -> Array:
 
 
 def largest_weight(weights: Array) -> Array:
-    """Return `max_j w_j` of each row; its mean over rows is the confidence of Voita et al. 2019, section 4."""
+    """Return `max_j w_j` of each row. Its mean over rows is the confidence of Voita et al. 2019, section 4."""
     return np.asarray(weights.max(axis=-1, initial=0.0))
 
 
 def normalized_entropy(weights: Array, allowed: Array) -> Array:
-    """Return `entropy / ln n` of each row that may see n > 1 keys: 0 if one key has all the weight, 1 if all are equal.
+    """Return `entropy / ln n` of each row with n > 1 allowed keys: 0 if one has all the weight, 1 if all are equal.
 
-    Source: Clark et al. 2019, "What Does BERT Look At?", section 3.3, divided by its maximum.
+    Rows with fewer keys are left out. Source: Clark et al. 2019, "What Does BERT Look At?", section 3.3; we divide that
+    entropy by its maximum.
     """
     count = np.broadcast_to(allowed, weights.shape).sum(axis=-1)
     return np.asarray((entropy(weights) / np.log(np.maximum(count, 2)))[count > 1])
@@ -121,20 +123,20 @@ def hoyer(weights: Array) -> Array:
 
 
 def count_keys_for(weights: Array, share: float = 0.9) -> Array:
-    """Return how many of the largest weights of each row are needed to reach this share of the row's sum."""
+    """Return, for each row, the smallest number of keys that together have this share of the row's weight."""
     sums = np.cumsum(-np.sort(-weights, axis=-1), axis=-1)
     return np.asarray((sums < share * sums[..., -1:] * (1 - 1e-12)).sum(axis=-1) + (sums[..., -1] > 0))
 
 
 def nonnegative_weights(subject: Subject) -> Array:
-    """Return the weights of a variant, `[h t s]`, if none is negative, as measures of sparsity require.
+    """Return the weights of a variant, `[h t s]`, if none is negative; measures of sparsity need that.
 
     Raises:
-        NotFormedError: some weights are negative, as with `normalizer=sum`.
+        NotFormedError: some weights are negative; with `normalizer=sum` they may be.
     """
-    formed = weights(subject)
-    require_formed(not (formed < 0).any())
-    return formed
+    variant_weights = weights(subject)
+    require_formed(not (variant_weights < 0).any())
+    return variant_weights
 
 
 def block_emptiness(allowed: Array, size: int = 16) -> float:
@@ -147,7 +149,7 @@ def block_emptiness(allowed: Array, size: int = 16) -> float:
 
 
 def effective_rank(matrix: Array) -> Array:
-    """Return `exp(-sum p ln p)` per head, where p are the singular values divided by their sum.
+    """Return `exp(-sum p ln p)` for each head, where p are the singular values divided by their sum.
 
     Source: Roy and Vetterli 2007, "The Effective Rank: A Measure of Effective Dimensionality".
     """
@@ -165,9 +167,10 @@ def stable_rank(matrix: Array) -> Array:
 
 
 def rank_collapse(output: Array) -> float:
-    """Return `|X - 1 x^T| / |X|`, where x is the mean row, in the norm `sqrt(|.|_1 |.|_inf)`: 0 if all rows are equal.
+    """Return how much the rows of an output differ, relative to its size: 0 if all rows are equal.
 
-    Source: Dong et al. 2021, "Attention Is Not All You Need", section 2, whose x is the minimizer in that norm.
+    This is `|X - 1 x^T| / |X|`, where x is the mean row and the norm is `sqrt(|.|_1 |.|_inf)`. Source: Dong et al.
+    2021, "Attention Is Not All You Need", section 2. Their x minimizes the norm instead.
     """
     norm, norm_without_mean = (
         float(np.sqrt(np.linalg.norm(matrix, 1) * np.linalg.norm(matrix, np.inf)))

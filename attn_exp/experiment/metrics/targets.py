@@ -20,7 +20,7 @@ from attn_exp.experiment.metrics.metric import (
 from attn_exp.experiment.metrics.spread import are_distributions, normalized_entropy, shares
 
 DELIMITERS = frozenset((".", ",", ";", ":", "!", "?", "[SEP]", "</s>", "<|endoftext|>", "<|end_of_text|>"))
-"""Punctuation and separator tokens; a leading `_`, which stands for a space, is ignored."""
+"""Punctuation and separator tokens. A leading `_`, which stands for a space, is ignored."""
 
 
 def on_delimiters(weights: Array, tokens: Sequence[str]) -> Array:
@@ -46,9 +46,9 @@ def looks_back(weights: Array, offset: int = 0) -> Array:
 
 
 def at_distance(weights: Array, steps: int, offset: int = 0) -> float:
-    """Return the share of all weight on the key `steps` after the query (0: the query's token, -1: the previous one).
+    """Return the share of all weight that is on the key `steps` after the query: 0 is its own token, -1 the previous.
 
-    `sum_ij w_ij [j = i + steps] / sum_ij w_ij`, averaged over heads; queries without such a key count too.
+    This is `sum_ij w_ij [j = i + steps] / sum_ij w_ij`, averaged over heads. Queries without such a key count too.
     Source: TransformerLens, `head_detector.py`, `error_measure="mul"`; its previous-token pattern is `steps` = -1.
     """
     total = weights.sum(axis=(-1, -2))
@@ -64,9 +64,10 @@ def relative_positions(weights: Array, offset: int) -> Array:
 def induction(weights: Array, tokens: Sequence[str]) -> Array:
     """Return the mean weight that the queries of each head give to keys right after earlier copies of their token.
 
-    `mean_i sum_j w_ij [token_(j-1) = token_i, j < i]`, over queries whose token occurred before: in `a b c a`, the last
-    query attends to b. NaN if queries and keys are not the same tokens, or if no token recurs with another in between.
-    Source: Olsson et al. 2022, "In-context Learning and Induction Heads", on repeated sequences.
+    For example, in `a b c a` it is the weight that the last query gives to b. The formula is
+    `mean_i sum_j w_ij [token_(j-1) = token_i, j < i]`, over the queries that have such a key. The result is NaN if no
+    query has one, or if queries and keys are not the same tokens. Source: Olsson et al. 2022, "In-context Learning and
+    Induction Heads", on repeated sequences.
     """
     if weights.shape[1:] != (len(tokens), len(tokens)):
         return np.full(len(weights), np.nan)
@@ -79,7 +80,7 @@ def induction(weights: Array, tokens: Sequence[str]) -> Array:
 
 
 def sink(weights: Array, key: int = 0) -> Array:
-    """Return the mean weight on `key` over the queries of each head from `key` on: `1 / (T - k) sum_(i >= k) w_ik`.
+    """Return the mean weight on `key` (k) over the queries of each head from k on: `1 / (T - k) sum_(i >= k) w_ik`.
 
     Source: Gu et al. 2024, "When Attention Sink Emerges in Language Models", section 3.1.
     """
@@ -87,7 +88,7 @@ def sink(weights: Array, key: int = 0) -> Array:
 
 
 def sink_rate(weights: Array, threshold: float = 0.3) -> float:
-    """Return the share of heads whose first key is a sink: `sink > threshold`. Source: as for `sink`."""
+    """Return the share of heads with a `sink` above the threshold on the first key. Source: as for `sink`."""
     sinks = sink(weights)
     return mean(sinks[~np.isnan(sinks)] > threshold)
 
@@ -119,10 +120,11 @@ PATTERNS = tuple(MEANINGS)
 def measure_patterns(
     weights: Array, tokens: Sequence[str], offset: int = 0, is_cross_attention: bool = False
 ) -> dict[str, Array]:
-    """Measure every pattern in every head: `[h]` each, from weights `[h t s]`; NaN if no token can show the pattern.
+    """Return the strength of every pattern in every head, `[h]` by name; NaN if no token can show the pattern.
 
-    `tokens` are those of the keys; with `is_cross_attention` the queries come from another input, so that no key is
-    next to or before a query. `broad` treats the keys with a nonzero weight as the visible ones.
+    `weights` is `[h t s]`, and `tokens` are those of the keys. `is_cross_attention` means that queries come from
+    another input, so that no key is next to a query or before it. For `broad`, keys with a nonzero weight are the
+    visible ones.
     """
     steps, nowhere = relative_positions(weights, offset), np.full(len(weights), np.nan)
     return {
@@ -136,7 +138,10 @@ def measure_patterns(
 
 
 def mean_weight_at(weights: Array, targets: Array) -> Array:
-    """Return the mean weight of each head on the keys marked in `targets` `[t s]`, over queries with a marked key."""
+    """Return the mean weight of each head on the keys that are marked in `targets` `[t s]`.
+
+    Queries without a marked key are left out.
+    """
     has_target = targets.any(axis=-1)
     return head_means((weights * targets).sum(axis=-1)[:, has_target], weights[:, has_target])
 
@@ -153,7 +158,7 @@ def broad(weights: Array) -> Array:
 
 
 def find_strongest(numbers: Arrays, head: int) -> tuple[str, float]:
-    """Return the pattern with the largest weight in a head, and that weight; `broad`, an entropy, does not count."""
+    """Return the pattern with the largest weight in a head, and that weight; `broad` is no weight and is left out."""
     weights = {
         name: float(values[head]) for name, values in numbers.items() if name != "broad" and np.isfinite(values[head])
     }

@@ -1,9 +1,9 @@
 """Charts as plain data, and two renderers that draw the same picture.
 
-A figure of the report consists of maps, plots and shapes, whose classes are in `chart`. `layout` places maps and axes
-on a sheet, and turns a chart into rectangles, paths, text and pictures. `chart_as_svg` writes these as text, so that a
-page does not wait for a plotting library, and text stays text; `matplotlib_figure` draws them for `pdf` and `png`. The
-width of text comes from a table, so the layout is the same on every machine.
+`chart` has the classes of the parts of a chart: maps, plots and shapes. `layout` places maps and axes on a sheet, and
+turns a chart into rectangles, paths, text and pictures. `chart_as_svg` writes these as SVG, so that a page does not
+wait for a plotting library, and text stays text. `matplotlib_figure` draws them for `pdf` and `png`. The width of text
+comes from a table, so the layout is the same on every machine.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def chart_as_svg(chart: Chart) -> bytes:
 
 
 def element(shape: Shape, styled: bool = True) -> str:
-    """Return a shape as an SVG element; if not `styled`, it has no colours: the style sheet of the page sets them."""
+    """Return a shape as an SVG element; if not `styled`, without colours, which the style sheet of a page then sets."""
     match shape:
         case Rect():
             radius = f' rx="{shape.radius:g}"' if shape.radius else ""
@@ -71,7 +71,7 @@ def paint_attributes(shape: Rect | Path) -> str:
 
 
 def text_element(text: Text, styled: bool) -> str:
-    """Return text as an SVG element; if `styled`, it has exactly the planned width, whatever the font."""
+    """Return text as an SVG element; if `styled`, it is as wide as planned in every font."""
     x, y = short(text.x), short(text.y)
     position = f'transform="translate({x} {y})rotate(-90)"' if text.turned else f'x="{x}" y="{y}"'
     text_width = 72 * width(text.text, text.size) if styled and not text.symbol and known(text.text) else 0

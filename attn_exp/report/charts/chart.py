@@ -1,9 +1,10 @@
 """The parts of charts: heat maps and plots in inches from the upper left corner of a sheet, and shapes.
 
 `layout` turns maps and plots into the shapes that both renderers draw: rectangles, paths, text and pictures, in points
-from the same corner. All are named tuples, since each dataclass would add a millisecond to the start of a run. The
-functions below choose round numbers for ticks, as Matplotlib would, and measure text without a font: from a table of
-common letters, and from an upper bound for all others.
+from the same corner. All are named tuples, since each dataclass would add a millisecond to the start of a run.
+
+The functions below choose round numbers for ticks, as Matplotlib would, and measure text without a font. They take the
+width of common letters from a table, and use an upper bound for all others.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 
 MARKERS = "osD^vPX"
 INK, QUIET, PAPER = "#1b1f24", "#59636e", "#ffffff"
-"""Colours of text, of lines in the flow diagram, and of the background."""
+"""The colours of text, of lines in the flow diagram, and of the background."""
 
 GREY = "#808080"
 LINE = 0.17
 """Line height, in inches."""
 
 NARROW = 4.5
-"""Maximum width of a chart with one column of text, in inches."""
+"""A chart up to this width, in inches, has only one column of text."""
 
 
 class Box(NamedTuple):
@@ -45,7 +46,7 @@ class Box(NamedTuple):
 
 
 class Ticks(NamedTuple):
-    """Tick labels and their positions in units of the axis; `turned` labels read upwards."""
+    """The labels of ticks (`names`) and their positions on the axis (`places`); `turned` labels read upwards."""
 
     places: tuple[float, ...] = ()
     names: tuple[str, ...] = ()
@@ -58,8 +59,10 @@ NO_TICKS = Ticks()
 class Heat(NamedTuple):
     """A matrix `[t s]` as coloured cells, with its first row on top; NaN stays white.
 
-    The colour is `(value / end) ** gamma` on the colour map `colours`; `form` formats the number in each cell. Cells
-    that are masked (`is_masked`) are grey and have no number.
+    `end`, `gamma`, `colours`: the colour of a cell is `(value / end) ** gamma` on the colour map `colours`.
+    `form`: the format of the number in each cell, such as `.2f`; if it is empty, there are no numbers.
+    `rows`, `columns`: the labels next to the rows and below the columns.
+    `is_masked`: which cells are grey and have no number.
     """
 
     box: Box
@@ -77,8 +80,10 @@ class Heat(NamedTuple):
 class Stroke(NamedTuple):
     """Points `[n]` that are joined by a line, have marks, or both.
 
-    `width` is the width of the line in points, 0 for no line; `steps` keeps each y until the next x. `mark` is one of
-    `MARKERS`, `size` its diameter in points. A stroke with a label appears in the legend.
+    `width`: the width of the line in points; 0 means that there is none.
+    `steps`: whether the line stays at each y until the next x.
+    `mark`, `size`: one of `MARKERS`, and its diameter in points; an empty mark means that there are none.
+    `label`: the text in the legend; if it is empty, the stroke is not in the legend.
     """
 
     x: Array
@@ -94,7 +99,7 @@ class Stroke(NamedTuple):
 
 
 class Axis(NamedTuple):
-    """An axis from `low` to `high`, logarithmic if `log` is set; its name may have several lines."""
+    """An axis from `low` to `high`; it is logarithmic if `log` is set, and its name may have several lines."""
 
     low: float
     high: float
@@ -104,7 +109,7 @@ class Axis(NamedTuple):
 
 
 class Plot(NamedTuple):
-    """Strokes between two axes, drawn in order, below a legend with `columns` columns."""
+    """Strokes between two axes, drawn in order; the legend above has `columns` columns."""
 
     box: Box
     strokes: tuple[Stroke, ...]
@@ -128,7 +133,7 @@ class Rect(NamedTuple):
 
 
 class Path(NamedTuple):
-    """A path in SVG syntax, relative to `x` and `y`: `M`, `L`, `C`, `m`, `l`, `c` and `z`."""
+    """A path in SVG syntax, relative to `x` and `y`; its commands are `M`, `L`, `C`, `m`, `l`, `c` and `z`."""
 
     path: str
     fill: str = "none"
@@ -141,9 +146,11 @@ class Path(NamedTuple):
 
 
 class Text(NamedTuple):
-    """Text that starts, ends or is centred at a point, preceded by a `symbol` in bold italics.
+    """Text at a point.
 
-    It reads upwards if `turned`.
+    `side`: `left` if the text starts at the point, `right` if it ends there, `center` if it is centred there.
+    `turned`: whether it reads upwards.
+    `symbol`: letters before the text, in bold italics.
     """
 
     x: float
@@ -171,9 +178,11 @@ Part = Heat | Plot | Shape
 
 
 class Chart(NamedTuple):
-    """A white sheet with its parts, measured in inches, and enlarged `zoom` times.
+    """A white sheet with its parts, in inches.
 
-    It is centred on a larger `page`, if there is one. `font_size` is that of most of its text, in points.
+    `zoom`: how many times the sheet is enlarged.
+    `page`: the size of a larger page, on which the sheet is centred; None if there is none.
+    `font_size`: the font size of most of its text, in points.
     """
 
     width: float
@@ -185,14 +194,14 @@ class Chart(NamedTuple):
 
 
 STEPS = (0.1, 0.2, 0.25, 0.5, 1.0, 2.0, 2.5, 5.0, 10.0, 20.0)
-"""Round steps, relative to the power of ten below the smallest step allowed."""
+"""The steps that count as round, relative to the power of ten below the smallest step that is allowed."""
 
 POINTS_EACH = 15
 """Minimum distance between tick labels on a vertical axis, in points."""
 
 
 def number_ticks(low: float, high: float, length: float) -> Ticks:
-    """Return ticks at round numbers on a vertical axis of `length` inches, all with the same number of decimals."""
+    """Return ticks at round numbers on a vertical axis of `length` inches; their labels have equally many decimals."""
     values = round_places(low, high, ticks_in(length))
     step = f"{values[1] - values[0]:.3g}" if len(values) > 1 else "0.01"  # its decimals are those of all ticks
     format_spec = ".4g" if "e" in step else f".{len(step.partition('.')[2])}f"
@@ -205,9 +214,10 @@ def ticks_in(length: float) -> int:
 
 
 def round_places(low: float, high: float, most: int) -> tuple[float, ...]:
-    """Return multiples of the smallest round step that splits an axis into at most `most` intervals.
+    """Return the multiples of a round step that are on an axis.
 
-    If fewer than two multiples are on the axis, the next smaller step is used. Source: `MaxNLocator` of Matplotlib,
+    The step is the smallest that splits the axis into at most `most` intervals. If fewer than two of its multiples are
+    on the axis, the next smaller step is used. Source: `MaxNLocator` of Matplotlib,
     with the steps 1, 2, 2.5, 5 and 10.
     """
     smallest_step = max((high - low) / most, 1e-300)  # floats lose precision below this
@@ -229,7 +239,7 @@ def power_ticks(low: float, high: float, length: float) -> Ticks:
 
 
 def name_ticks(names: list[str], turned: bool, length: float) -> Ticks:
-    """Return the names of cells as ticks on an axis of `length` inches, skipping names evenly to avoid overlaps."""
+    """Return a tick for each name on an axis of `length` inches; if they would overlap, for every second, third, ..."""
     shown = range(0, len(names), max(1, math.ceil(0.12 * len(names) / length)))  # a name is 0.12 inches high
     return Ticks(tuple(map(float, shown)), tuple(names[index] for index in shown), turned)
 
@@ -243,9 +253,9 @@ ALIKE = {
     825: "w", 850: "#+<=>^~¬±×÷ωЪю←↑→↓−∓∗∞≈≠≡≤≥", 875: "MΜМФф∈", 900: "Ыњ", 925: "Ħжшљ", 975: "%щm¼½¾Æ",
     1000: "@W©®æ—…", 1025: "œ", 1050: "Њ≪≫", 1075: "ŒШ", 1100: "ЉЖЩЮ",
 }  # fmt: skip
-"""Letters by width in thousandths of the font size, rounded up to the next 25.
+"""Letters by their width, in thousandths of the font size, rounded up to the next 25.
 
-Source: the advance widths of DejaVu Sans, which Verdana shares: hardly any common font has wider letters.
+Source: the advance widths of DejaVu Sans, which Verdana shares. Hardly any common font has wider letters.
 """
 
 WIDTHS = {letter: width / 1000 for width, letters in ALIKE.items() for letter in letters}
@@ -256,14 +266,14 @@ SCRIPTS = (
     (0x2E80, 0xA4CF, 1.0), (0xA800, 0xABFF, 2.0), (0xAC00, 0xD7AF, 1.0), (0xF900, 0xFAFF, 1.0), (0xFDF0, 0xFDFF, 8.0),
     (0xFF00, 0xFFEF, 1.0), (0x10000, 0x1FFFF, 1.75), (0x20000, 0x3FFFF, 1.0),
 )  # fmt: skip
-"""Ranges of other letters: first and last code point, and the largest width in any common font."""
+"""Ranges of other letters: the first and the last code point, and the largest width that a common font gives them."""
 
 BROAD = 1.55
-"""Upper bound on the width of any other letter."""
+"""An upper bound on the width of all letters that are in neither table."""
 
 
 def width(text: str, size: float = 8.0) -> float:
-    """Return the width of a string's longest line in inches; `size` is in points."""
+    """Return the width of the longest line of a string, in inches; `size` is the font size in points."""
     return max(sum(map(letter_width, line)) for line in text.split("\n")) * size / 72
 
 
@@ -272,7 +282,7 @@ def widest(names: Iterable[str], size: float = 8.0) -> float:
 
 
 def known(text: str) -> bool:
-    """Return whether the table has every letter of a string, so that its width is exact, not an upper bound."""
+    """Return whether the table has every letter of a string; otherwise `width` is only an upper bound."""
     return all(letter in WIDTHS for letter in text)
 
 
@@ -290,7 +300,7 @@ def letter_width(letter: str) -> float:
 
 
 def fitted(text: str, room: float, size: float = 8.0) -> str:
-    """Shorten a string to a width of at most `room` inches."""
+    """Return a string that is at most `room` inches wide; if it is too wide, its end becomes `…`."""
     while width(text, size) > room and len(text) > 4:
         text = f"{text[:-2].rstrip('…')}…"
     return text

@@ -47,19 +47,24 @@ BAR = 0.1
 """The width of a colour scale, in inches."""
 
 LONG = 0.5
-"""A unit that is longer than this, in inches, is written next to the colour scale and reads upwards."""
+"""A unit that is longer than this, in inches, reads upwards next to the colour scale; a shorter one is above it."""
 
 PIECES = 4
-"""Maximum number of intervals between the numbers along a colour scale."""
+"""Maximum number of intervals between the numbers of a colour scale."""
 
 NUMBERS_UP_TO = 8
 """Cells show their numbers if a matrix has at most this many rows and columns."""
 
 
 class MapLabels(NamedTuple):
-    """The names of rows and columns, those of the axes, and how the numbers of maps are coloured and written.
+    """The labels of some maps, and how their numbers are coloured and written.
 
-    Colours go from `low` to `high`, by default to the largest number; `unit` is written next to the colour scale.
+    `rows`, `columns`: the names of the rows and of the columns.
+    `across`, `down`: the names of the axes.
+    `unit`: the text next to the colour scale.
+    `low`, `high`: the ends of the colour scale; None means the largest number.
+    `colours`: the name of the colour map.
+    `form`: the format of the numbers in cells.
     """
 
     rows: list[str]
@@ -76,7 +81,10 @@ class MapLabels(NamedTuple):
 def weight_maps(
     maps: Sequence[Head], names: MapLabels, width: float, gamma: float = 1.0, height: float | None = None
 ) -> Chart:
-    """Lay out titled maps side by side, on one colour scale; a given height is filled as far as possible."""
+    """Return a chart of maps with titles, in rows, and one colour scale; a given height is filled as far as possible.
+
+    `gamma` is the exponent of the colour scale.
+    """
     # 0.32 inches are for the name of the axis, 6 points for the gap between the colour scale and its numbers
     low, high = names.low, largest_weight(head.weights for head in maps) if names.high is None else names.high
     left_room, name_room = widest(names.rows) + 0.32, widest(names.columns)
@@ -113,9 +121,9 @@ def weight_maps(
 
 
 def arrange_maps(count: int, width: float, ratio: float, height: float | None) -> tuple[int, float]:
-    """Return the number of maps per row and the width of a map, which is the largest that fits into a given height.
+    """Return the number of maps per row, and the width of a map.
 
-    Maps are `ratio` times as high as they are wide.
+    Maps are `ratio` times as high as they are wide. If a height is given, they are as large as fits into it.
     """
     if height is None:
         per_row = max(1, min(count, 4, int(width / NARROWEST)))
@@ -132,7 +140,7 @@ def arrange_maps(count: int, width: float, ratio: float, height: float | None) -
 def colour_scale(
     box: Box, high: float, gamma: float, unit: str, room: float = 0.55 - GAP, *, low: float = 0, colours: str = COLOURS
 ) -> Iterator[Part]:
-    """Yield a colour scale from `low` to `high`, with numbers on the right, `room` inches wide in all."""
+    """Yield the parts of a colour scale from `low` to `high`; with the numbers on its right, it is `room` wide."""
     ticks = scale_ticks(low, high, ticks_in(box.height))
     span = (high - low) or 1.0
     yield Heat(box, np.linspace(span, 0, 256)[:, None], span, colours, gamma)
@@ -160,19 +168,20 @@ def short_title(head: Head, width: float) -> str:
 
 
 HIGH, LEAST = 1.85, 1.0
-"""The default and the minimum height of axes, in inches."""
+"""The default height and the minimum height of a plot area, in inches."""
 
 LEFT, BESIDE = 0.55, 0.7
-"""The space to the left of axes, and on both sides together, in inches."""
+"""The space to the left of a plot area, and on both sides together, in inches."""
 
 KEY = 0.4
-"""The width of a legend entry besides its text, in inches."""
+"""The width of a legend entry without its text, in inches."""
 
 
 def line_chart(strokes: Sequence[Stroke], x: Axis, y: Axis, below: float, width: float, height: float | None) -> Chart:
-    """Return a chart of strokes between two axes, with a legend above, names below, and numbers along `y`.
+    """Return a chart of strokes between two axes, with a legend above and round numbers along `y`.
 
-    The columns of the legend are as wide as necessary if all fit side by side; else they share the width equally.
+    `below` is the height of what is below the plot area, in inches. The columns of the legend are as wide as necessary
+    if all of them fit. If not, they share the width equally, and labels are shortened.
     """
     columns = 2 if width > NARROW else 1
     labels = [stroke.label for stroke in strokes if stroke.label]
@@ -190,7 +199,7 @@ def line_chart(strokes: Sequence[Stroke], x: Axis, y: Axis, below: float, width:
 
 
 BODY, TICK = 8.0, 7.5
-"""Font size in points of titles and names, and of ticks and legends."""
+"""The font sizes of titles and names, and of ticks and legends, in points."""
 
 REACH, PAD, NAME_PAD = 2.5, 3.5, 4.0
 """In points: the length of a tick, the gap to its number, and the gap from the numbers to the axis name."""
@@ -199,7 +208,7 @@ ABOVE, BELOW = 0.76, 0.236
 """Ascent and descent of letters, relative to the font size. Source: DejaVu Sans."""
 
 MIDDLE, AT_TICK = (ABOVE - BELOW) / 2, ABOVE / 2
-"""Distance of the baseline below the middle of a line, and below the tick of a label, relative to the font size."""
+"""How far the baseline is below the middle of a line, and below the tick of a label, relative to the font size."""
 
 
 def shapes_of(chart: Chart) -> Iterator[Shape]:
@@ -216,7 +225,7 @@ def shapes_of(chart: Chart) -> Iterator[Shape]:
 def heat_shapes(part: Heat, box: Box) -> Iterator[Shape]:
     left, top, width, height = box
     rows, columns = part.matrix.shape
-    # a pixel of a coarse picture is grey only if all cells that it averages are masked
+    # a pixel that averages several cells is grey only if all of them are masked
     masked_pixels = None if part.is_masked is None else coarse(part.is_masked.astype(float)) == 1
     yield Picture(*box, colour_cells(coarse(part.matrix), part.end, part.gamma, part.colours, masked_pixels))
     if part.form:
@@ -271,9 +280,9 @@ def relative_positions(axis: Axis, values: Array) -> Array:
 
 
 def legend_shapes(strokes: Sequence[Stroke], column_count: int, left: float, bottom: float) -> Iterator[Shape]:
-    """Yield the legend of labelled strokes in columns, above and to the right of a point.
+    """Yield a legend of the strokes that have a label, in columns, above and to the right of a point.
 
-    An entry is a line with a mark in its middle, then its label. The last row is just above the point.
+    An entry is a line with a mark in its middle, and a label to the right of it.
     """
     labelled = [stroke for stroke in strokes if stroke.label]
     columns = np.array_split(np.arange(len(labelled)), column_count)
@@ -289,7 +298,7 @@ def legend_shapes(strokes: Sequence[Stroke], column_count: int, left: float, bot
 
 
 def stroke_paths(stroke: Stroke, x: Array, y: Array) -> Iterator[Path]:
-    """Yield the line and the marks of a stroke; the dots of a dotted line are as long as it is wide."""
+    """Yield the line and the marks of a stroke; the dots of a dotted line are as long as the line is wide."""
     if stroke.width:
         dots = (stroke.width, 1.65 * stroke.width) if stroke.dotted else None
         path = line_through(x.tolist(), y.tolist(), stroke.steps)
@@ -304,6 +313,7 @@ def stroke_paths(stroke: Stroke, x: Array, y: Array) -> Iterator[Path]:
 
 
 def line_through(x: Sequence[float], y: Sequence[float], steps: bool = False) -> str:
+    """Return a path through some points in SVG syntax; NaN interrupts it, and `steps` keeps each y until the next x."""
     commands, last_y = [], math.nan
     for across, down in zip(x, y, strict=True):
         if math.isfinite(across + down):
@@ -314,7 +324,7 @@ def line_through(x: Sequence[float], y: Sequence[float], steps: bool = False) ->
 
 
 def short(number: float) -> str:
-    """Format a length in points, rounded to hundredths."""
+    """Return a length in points as text, rounded to hundredths."""
     return f"{round(number, 2) + 0.0:.7g}"
 
 
@@ -328,7 +338,7 @@ MARKS = {
     "l-.25 -.25l-.25 .25l-.25 -.25l.25 -.25l-.25 -.25z",
     "o": "m-.5 0c0 .276 .224 .5 .5 .5c.276 0 .5 -.224 .5 -.5c0 -.276 -.224 -.5 -.5 -.5c-.276 0 -.5 .224 -.5 .5z",
 }
-"""Each mark with diameter 1, in SVG syntax with y downwards, relative to its centre; `o` is four Bézier curves."""
+"""The outline of each mark with diameter 1, relative to its centre, in SVG syntax; `o` is four Bézier curves."""
 
 
 def outline(mark: str, size: float) -> str:

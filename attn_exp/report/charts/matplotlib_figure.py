@@ -1,6 +1,6 @@
 """Draw charts as Matplotlib figures in a common style, choose fonts, and encode figures.
 
-Matplotlib is needed for formats other than SVG, for a configured font, and for notebooks. Only
+Matplotlib is needed for formats other than SVG, for a font in the settings, and for notebooks. Only
 `matplotlib.figure.Figure` is used, without pyplot, so that equal comparisons give equal bytes.
 """
 
@@ -29,14 +29,14 @@ from attn_exp.report.escapes import visible
 
 
 def draw_chart(chart: Chart) -> Figure:
-    """Draw a chart as a Matplotlib figure at its displayed size, on a single Axes."""
+    """Return a chart as a Matplotlib figure of the size in which it is shown; it has a single Axes."""
     page_width, page_height = chart.page or (chart.width, chart.height)
     figure = Figure(figsize=(page_width * chart.zoom, page_height * chart.zoom))
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set_axis_off()
     for shape in shapes_of(chart):
         draw_shape(axes, shape, chart.zoom)
-    # the chart is in the middle of the page; in points, y downwards
+    # the chart is in the middle of the page; coordinates are in points, and y increases downwards
     left, top = 36 * (chart.width - page_width), 36 * (chart.height - page_height)
     axes.set(xlim=(left, left + 72 * page_width), ylim=(top + 72 * page_height, top), aspect="auto")
     return figure
@@ -65,7 +65,7 @@ def patch_properties(shape: Rect | Path, zoom: float) -> dict[str, Any]:
 
 
 def parse_path(path: str, origin: tuple[float, float] = (0, 0)) -> Line:
-    """Convert a path in SVG syntax to a Matplotlib path that starts from `origin`."""
+    """Return a path in SVG syntax as a Matplotlib path, moved by `origin`."""
     points, codes, start = [np.zeros(2)], list[int](), np.zeros(2)
     for letter, numbers in re.findall("([MLCmlcz])([^MLCmlcz]*)", path):
         if letter == "z":
@@ -93,14 +93,14 @@ def write_text(axes: Axes, text: Text, zoom: float) -> None:
 
 STYLE = pathlib.Path(__file__).with_name("paper.mplstyle")
 UNDATED = {"svg": {"Date": None}, "pdf": {"CreationDate": None, "ModDate": None}}
-"""Metadata without the time, by format, so that equal figures give equal bytes."""
+"""The metadata of each format: it has no time, so that equal figures give equal bytes."""
 
 
 def style_context(further: Mapping[str, Any] = MappingProxyType({}), zoom: float = 1.0) -> AbstractContextManager[None]:
-    """Return a context with our style on top of Matplotlib's defaults, so that the user's settings have no effect.
+    """Return a context in which Matplotlib has our style and otherwise its defaults, whatever the user's settings.
 
-    Letters, lines and paddings are `zoom` times larger. `rc_context` would accept the style file itself, but would
-    first read every style that comes with Matplotlib.
+    Letters, lines and paddings are `zoom` times as large as in the style file. `rc_context` would accept this file
+    itself, but would first read every style that comes with Matplotlib.
     """
     style: dict[Any, Any] = dict(matplotlib.rc_params_from_file(STYLE))
     own_style = matplotlib.rc_params_from_file(STYLE, use_default_template=False)
@@ -111,7 +111,7 @@ def style_context(further: Mapping[str, Any] = MappingProxyType({}), zoom: float
 
 
 def encode_figure(figure: Figure, form: str) -> bytes:
-    """Encode a figure as `png`, `svg` or `pdf`; equal figures give equal bytes."""
+    """Return the file of a figure in the format `png`, `svg` or `pdf`; equal figures give equal bytes."""
     stream = BytesIO()
     options: dict[str, Any] = {"pil_kwargs": {"compress_level": 2}} if form == "png" else {}
     with style_context():
@@ -121,13 +121,13 @@ def encode_figure(figure: Figure, form: str) -> bytes:
 
 
 FIRST = "DejaVu Sans"
-"""The font that comes with Matplotlib, the same everywhere."""
+"""The font that comes with Matplotlib and is the same everywhere."""
 
 FURTHER = (
     "Noto Sans", "Source Han Sans", "WenQuanYi", "Droid Sans Fallback", "IPAGothic", "Arial Unicode", "PingFang",
     "Hiragino", "Microsoft YaHei", "SimHei", "Malgun", "Segoe UI", "Noto Emoji", "Symbola", "Unifont",
 )  # fmt: skip
-"""Prefixes of the names of fonts for other scripts, which are used if they are installed and needed."""
+"""How the names of fonts for other scripts begin; these are used if they are needed and installed."""
 
 
 def installed_fonts() -> list[str]:
@@ -135,7 +135,10 @@ def installed_fonts() -> list[str]:
 
 
 def choose_fonts(texts: Iterable[str], first: str = FIRST) -> list[str]:
-    """Return fonts, in order of preference, that cover these strings as far as the installed fonts allow."""
+    """Return the fonts to use for these strings, in order of preference.
+
+    Other fonts than `first` and `FIRST` are among them only if `FIRST` lacks a letter.
+    """
     fonts = list(dict.fromkeys((first, FIRST)))
     is_known = all(has_letter(FIRST, letter) for letter in set("".join(texts)))
     return fonts if is_known else [*fonts, *(name for name in installed_fonts() if name.startswith(FURTHER))]

@@ -1,8 +1,8 @@
 """The figures of a report; each has its own file, and is found by the name of that file.
 
 The file defines `FIGURE = Figure(...)`: its caption, whether it applies to a comparison, and how it is drawn. A new
-file adds a figure to the page, to the Markdown and to the files. Figures planned as charts become SVG without
-Matplotlib, which is only loaded for other formats and for figures that are drawn with it.
+file adds a figure to the page, to the Markdown and to the files. A figure that is planned as a chart becomes SVG
+without Matplotlib. Matplotlib is only loaded for other formats, and for figures that are drawn with it.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ def figures() -> dict[str, Figure]:
     return dict(sorted(members.items(), key=lambda item: (item[1].place, item[0])))
 
 
-def wanted(views: Views) -> dict[str, Figure]:
-    """Return the requested figures that apply to a comparison."""
+def choose_figures(views: Views) -> dict[str, Figure]:
+    """Return the figures that the settings ask for and that apply to the comparison."""
     members, only = figures(), views.comparison.config.figures.only
     return {name: member for name, member in members.items() if name in (only or members) and member.wanted(views)}
 
 
-def drawings(views: Views, members: Mapping[str, Figure]) -> dict[str, Drawing]:
-    """Draw figures with Matplotlib, in one style, with fonts for every token."""
+def draw_figures(views: Views, members: Mapping[str, Figure]) -> dict[str, Drawing]:
+    """Return figures drawn with Matplotlib, by name; their fonts have the letters of all tokens."""
     from attn_exp.report.charts import matplotlib_figure  # noqa: PLC0415 - a page of charts alone needs none
 
     comparison = views.comparison
@@ -54,9 +54,9 @@ def drawings(views: Views, members: Mapping[str, Figure]) -> dict[str, Drawing]:
     return drawn
 
 
-def files(views: Views, forms: Sequence[str]) -> dict[str, dict[str, bytes]]:
-    """Encode the requested figures in some of the formats `svg`, `png` and `pdf`; return them by name and format."""
-    members, settings = wanted(views), views.comparison.config.figures
+def encode_figures(views: Views, forms: Sequence[str]) -> dict[str, dict[str, bytes]]:
+    """Return the files of the figures, by name and then by format; `forms` are some of `svg`, `png` and `pdf`."""
+    members, settings = choose_figures(views), views.comparison.config.figures
     encodings = dict[str, dict[str, bytes]]()
     for name, member in members.items():
         svg_plan = member.plan if avoids_matplotlib(member, settings, "svg") else None
@@ -67,7 +67,7 @@ def files(views: Views, forms: Sequence[str]) -> dict[str, dict[str, bytes]]:
     if remaining:
         from attn_exp.report.charts.matplotlib_figure import encode_figure  # noqa: PLC0415 - as above
 
-        for name, figure in drawings(views, remaining).items():
+        for name, figure in draw_figures(views, remaining).items():
             encodings[name] |= {form: encode_figure(figure, form) for form in forms if form not in encodings[name]}
     return encodings
 
@@ -75,23 +75,23 @@ def files(views: Views, forms: Sequence[str]) -> dict[str, dict[str, bytes]]:
 def avoids_matplotlib(member: Figure, settings: Figures, form: str) -> bool:
     """Return whether a figure can be made in this format without Matplotlib.
 
-    A configured font needs Matplotlib, which knows the widths of its letters, and embeds their shapes for readers
-    without the font.
+    A font in the settings needs Matplotlib: it knows the widths of the letters, and it embeds their shapes for readers
+    who do not have the font.
     """
     return member.plan is not None and form == "svg" and settings.font is None
 
 
 def load(settings: Figures) -> None:
-    """Import Matplotlib if a figure needs it, so that a list of imported modules is complete."""
+    """Import Matplotlib if a figure needs it, so that the versions in the provenance of a run include it."""
     if not all(avoids_matplotlib(member, settings, form) for member in figures().values() for form in settings.format):
         import_module("attn_exp.report.charts.matplotlib_figure")
 
 
 def check(settings: Figures) -> None:
-    """Refuse unknown figures, and a font that is not installed.
+    """Refuse figures that do not exist, and a font that is not installed.
 
     Raises:
-        UserError: a name is unknown; the message lists some known ones.
+        UserError: there is no such figure or font; the message lists some that exist.
     """
     members = figures()
     for name in settings.only:

@@ -17,7 +17,7 @@ from attn_exp.report.figures.figure import NARROWEST, Figure
 from attn_exp.report.views import Panel, Views
 
 MARKED = 200
-"""With at most this many queries, each has a mark; more are drawn as a line."""
+"""With at most this many queries, each has a mark; with more, they are joined by a line."""
 
 MARKS = 600
 """Maximum number of marks for single heads."""
@@ -27,14 +27,14 @@ APART = 0.35
 
 
 def wanted(views: Views) -> bool:
-    """Return whether there are several queries and keys: a curve needs several queries, and one key gives entropy 0."""
+    """Return whether there are several queries, as a curve needs, and several keys; with one key, the entropy is 0."""
     return min(len(views.comparison.problem.tokens), views.comparison.problem.keys) > 1 and bool(
         panels_with_entropy(views)
     )
 
 
 def panels_with_entropy(views: Views) -> list[Panel]:
-    """Return the panels whose rows are distributions, which have an entropy."""
+    """Return the panels whose weights have an entropy: their rows are distributions."""
     comparison = views.comparison
     first_variants = [(panel, panel.variants[0]) for panel in views.panels]
     return [
@@ -65,7 +65,7 @@ def plan(views: Views, width: float, height: float | None = None) -> Chart:
 
 
 def count_visible_keys(views: Views, panel: Panel) -> Array:
-    """Return the number of keys that each query `[t]` may attend to, in the head that sees the most; at least 1."""
+    """Return how many keys each query may attend to, `[t]`, in the head where these are most; at least 1."""
     masked = views.comparison.traces[panel.variants[0]].masked
     if masked is None:
         return np.full(panel.weights.shape[1], views.comparison.problem.keys)
@@ -79,7 +79,7 @@ def maximum_entropy(counts: Array) -> Stroke:
 
 
 def query_strokes(panel: Panel, index: int, shift: float) -> Iterator[Stroke]:
-    """Yield the marks for the queries of one panel, shifted by `shift` so that panels do not hide each other."""
+    """Yield the marks for the queries of one panel, moved sideways by `shift` so that panels do not hide each other."""
     colour, marker, heads = COLOURS[index % len(COLOURS)], MARKERS[index % len(MARKERS)], entropy(panel.weights)
     count = heads.shape[-1]
     queries = np.arange(count) + shift

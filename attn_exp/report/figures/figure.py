@@ -26,9 +26,9 @@ class Figure:
     `draw`: takes the views of a comparison and a width in inches, and draws the figure with Matplotlib.
     `wanted`: returns whether the figure applies to a comparison.
     `place`: sorts the figures; the smallest comes first.
-    `plan`: takes the views, a width in inches and a height, None unless configured; returns a chart, which becomes SVG
-        without Matplotlib.
-    `in_page`: whether the page shows the figure; False if it shows the same content in another form.
+    `plan`: takes the views, a width in inches, and a height, which is None unless the settings give one. It returns a
+        chart, which becomes SVG without Matplotlib.
+    `in_page`: whether the page has the figure. Some figures show what the page itself shows in another form.
     """
 
     caption: str
@@ -40,7 +40,7 @@ class Figure:
 
 
 FONT_SIZE = 8
-"""Font size of a drawing, in points."""
+"""Font size of a figure before it is enlarged, in points."""
 
 NARROWEST = 3.0
 """Minimum width of a figure with room for labels, in inches."""
@@ -57,14 +57,14 @@ def drawn_width(wanted: Size) -> float:
 
 
 WIDER = (1.0, 1.2, 1.45, 1.7, 2.0, 2.5, 3.0, 4.0)
-"""If the height is given, layouts at these multiples of the width are compared, and the one with the largest text is
-used."""
+"""If the settings give a height, a figure is laid out at each of these multiples of its width. The layout that has the
+largest text in the end is used."""
 
 
 def fit_to_size(plan: Callable[[float, float | None], Chart], wanted: Size) -> Chart:
-    """Return a chart in the configured size; larger text means a larger zoom, as far as the size allows.
+    """Return the chart that `plan` makes, zoomed so that it and its text have the `wanted` size, as far as possible.
 
-    `plan` takes a width and a height, or None. A height that is not configured follows from the chart.
+    `plan` takes a width, and a height or None. If no height is wanted, the chart determines it.
     """
     width = drawn_width(wanted)
     zoom, height = wanted.width / width, math.inf if wanted.height is None else wanted.height

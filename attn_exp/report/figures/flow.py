@@ -12,7 +12,7 @@ WIDE = 3.15
 """The width of one diagram if there is room, in inches."""
 
 MOST = 6
-"""Maximum number of diagrams; more of them would look much the same."""
+"""Maximum number of diagrams, since more would look much the same."""
 
 TITLE, MARGIN = 24, 2
 """The height of the title above a diagram, and the margin around it, in pixels."""

@@ -14,27 +14,27 @@ from attn_exp.report.views import MANY, Views, colours, count_maps, largest_weig
 from attn_exp.report.walk import find_masked_in_panel
 
 ACROSS, CELLS = 12, 48
-"""Maximum number of maps per row, and of rows and columns of a map; larger maps are averaged over blocks."""
+"""Maximum number of maps per row, and of rows and columns of a map. A larger map is averaged over blocks."""
 
 NARROWEST = 0.47
-"""Minimum width of a map, in inches; the text above does not fit on a narrower one."""
+"""Minimum width of a map, in inches; the text above it would not fit over a narrower one."""
 
 ABOVE, RIGHT = 0.31, 0.6
 """The height of the text above a map, and the room for the colour scale, in inches."""
 
 SHOWN = 0.94
-"""The share of a grid cell that its map fills; the rest separates it from the next map."""
+"""The share of a grid cell that its map fills; the gap after it separates it from the next map."""
 
 
 def wanted(views: Views) -> bool:
-    """Return whether there are many heads (fewer get larger maps) and some map has more than one weight."""
+    """Return whether there are many heads, and some map has more than one weight; a few heads get larger maps."""
     return count_maps(views) > MANY and any(panel.weights[0].size > 1 for panel in views.panels)
 
 
 def plan(views: Views, width: float, height: float | None = None) -> Chart:
     most_per_row = min(ACROSS, int((width - RIGHT) / NARROWEST))
     most_heads = max(len(panel.weights) for panel in views.panels)
-    # with few heads, maps are no wider than six of them in a row
+    # `pitch` is the width of a map with the gap after it; six fit in a row even if there are fewer heads
     pitch = (width - RIGHT) / max(min(most_heads, most_per_row), min(6, most_per_row))
     scale_end, power = largest_weight(panel.weights for panel in views.panels), colours(views).power
     parts, y = list[Part](), LINE / 2  # y is where the next part starts

@@ -12,7 +12,7 @@ from attn_exp.report.walk import iterate_heads
 
 
 def wanted(views: Views) -> bool:
-    """Return whether there are few enough heads (more get an overview) and some map has more than one weight."""
+    """Return whether there are few heads, and some map has more than one weight; many heads get an overview."""
     return 0 < count_maps(views) <= MANY and any(panel.weights[0].size > 1 for panel in views.panels)
 
 

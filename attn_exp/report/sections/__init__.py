@@ -22,7 +22,10 @@ def sections() -> dict[str, Section]:
 
 
 def templates_of(form: str) -> dict[str, str]:
-    """Return the templates of the sections in order, by name, such as `sections/walks.html`; `markdown` has its own."""
+    """Return the templates of the sections by name, such as `sections/walks.html`, in the order of the report.
+
+    `form` is `html` or `markdown`; report.md may have another order.
+    """
     members = sections()
     if form == "markdown":
         members = dict(sorted(members.items(), key=lambda item: (item[1].place_in_markdown or item[1].place, item[0])))
@@ -38,7 +41,7 @@ explain the model's output."""
 
 
 def contents(material: Material, templates: Iterable[str]) -> dict[str, Any]:
-    """Return the variables of the template of a report, with the parts of all sections in the order of `templates`."""
+    """Return the variables of the template of a report; the parts of all sections are ordered as `templates`."""
     run, members = material.run, sections()
     comparison, config = run.comparison, run.comparison.config
     tokens = sentences.describe_tokens(comparison.problem)

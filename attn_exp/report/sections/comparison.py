@@ -1,4 +1,4 @@
-"""The comparison as a table of the columns that differ between variants, and a list of the values that all share."""
+"""The comparison: a table of the columns that differ between variants, and a list of the values that all share."""
 
 from __future__ import annotations
 
@@ -12,18 +12,24 @@ from attn_exp.report.sections.section import Material, Section
 
 COLUMNS = read_columns(Row, Timing)
 COLUMNS["median_s"] = COLUMNS["median_s"]._replace(name="median ms", unit="ms")
-"""The columns of the comparison, from left to right."""
 
 
 class Table(NamedTuple):
-    """The comparison as text: column heads, a line per variant, and the values that all variants share."""
+    """The comparison as text.
+
+    `head`, `lines`: the columns that differ between variants, and a line per variant.
+    `shared`: the columns with the same value in all variants, each with this value.
+    """
 
     head: tuple[Column, ...]
     lines: tuple[tuple[str, ...], ...]
     shared: tuple[tuple[Column, str], ...]
 
     def part(self, aside: bool) -> Table:
-        """Return the columns that are always shown, or the others if `aside`; both start with the variant names."""
+        """Return a table of the columns that a page always shows, or of all other columns if `aside`.
+
+        Both begin with the names of the variants.
+        """
         return self.select_columns(
             [0, *(index for index, head in enumerate(self.head) if index and ("page" in head.shown) != aside)]
         )
@@ -45,7 +51,7 @@ class Table(NamedTuple):
 
 
 def make_table(comparison: Comparison, timings: Sequence[Timing]) -> Table:
-    """Return the comparison: the columns that differ between variants, and separately the values that all share."""
+    """Return the comparison as a table; times are in it if `timings` has them."""
     costs = {timing.variant: format_cost(timing) for timing in timings}
     values = [
         {field.name: brief(getattr(row, field.name)) for field in fields(Row)} | costs.get(row.variant, {})
@@ -55,7 +61,7 @@ def make_table(comparison: Comparison, timings: Sequence[Timing]) -> Table:
     differing = [
         name for name in computed if "page" in COLUMNS[name].shown or len({line.get(name, "") for line in values}) > 1
     ]
-    # as many heads of keys as of queries say nothing new
+    # a column with as many key/value heads as query heads everywhere would say nothing new
     differing = [name for name in differing if name != "kv_head" or any(line[name] != line["head"] for line in values)]
     shared = [name for name in computed if name not in (*differing, "kv_head") and values[0][name] not in ("", "none")]
     return Table(

@@ -1,4 +1,4 @@
-"""What makes rows differ: a ladder that changes one setting per step, with the weights and output after each step."""
+"""Why rows differ: a ladder that changes one setting per step, with the weights and the output after each step."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ SMALL, WIDE = 6, 8
 """Outputs with at most this many rows and columns are shown as tables of numbers, larger ones as pictures."""
 
 MOST_HEADS = 4
-"""Maximum number of heads shown."""
 
 
 def parts(material: Material) -> list[dict[str, Any]]:
@@ -32,7 +31,11 @@ def parts(material: Material) -> list[dict[str, Any]]:
 
 
 def group_steps(comparison: Comparison) -> Iterator[tuple[list[Row], list[Step]]]:
-    """Yield each group of rows that the same steps lead to, with these steps; omit changes of form that do nothing."""
+    """Yield the rows in groups, each with the steps that lead to all of its rows.
+
+    A step that only changes the form is left out if it does not change the output. A row is left out if no step to it
+    changes the output.
+    """
     groups: dict[tuple[Any, ...], tuple[list[Row], list[Step]]] = {}
     for row in comparison.rows:
         row_steps = [step for step in comparison.steps if step.variant == row.variant]
@@ -44,7 +47,6 @@ def group_steps(comparison: Comparison) -> Iterator[tuple[list[Row], list[Step]]
 
 
 def make_ladder(comparison: Comparison, rows: Sequence[Row], steps: Sequence[Step], scale: Colours) -> dict[str, Any]:
-    """Return the steps from one row to others, and how much their outputs differ."""
     start, max_diff = steps[0].against, rows[0].max_diff
     traces = [comparison.traces[start], *(trace_of(comparison, step) for step in steps)]
     outputs = [trace.output for trace in traces if trace.output is not None]
@@ -61,7 +63,7 @@ def make_ladder(comparison: Comparison, rows: Sequence[Row], steps: Sequence[Ste
 
 
 def make_rung(step: Step, largest_change: float, arrays: tuple[Drawn, ...]) -> dict[str, Any]:
-    """Return the change of one step, its effect on the output (also relative to the largest effect), and its arrays."""
+    """Return the data of one step: the change, its effect in words and as a share of the largest, and its arrays."""
     share = step.moved / largest_change if largest_change and math.isfinite(step.moved) else 0.0
     if math.isnan(step.moved):
         effect = "changes the shape of the output"

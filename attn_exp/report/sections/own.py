@@ -69,7 +69,7 @@ def mistake_texts(name: str) -> tuple[str, str, str]:
 
 
 def describe_first_difference(stages: tuple[Stage, ...]) -> str:
-    """Name the stage at which the function first differs from the definition, as far as its stages are known."""
+    """Return a sentence on the stage at which the function first differs from the definition; empty if unknown."""
     first = next((stage for stage in stages if stage.parts), None)
     if first is None:
         return ""

@@ -13,7 +13,8 @@ from attn_exp.report.views import Shown, Views
 class Material(NamedTuple):
     """The input of all sections: a run, its views, its figures and its walks, each computed once.
 
-    A walk is a mapping that `sections/walks.py` makes: the steps of one function, and what a page shows about them.
+    A walk is a mapping that `sections/walks.py` makes. It has the steps from the input to the output of a variant, and
+    what a page shows about them.
     """
 
     run: Run
@@ -27,11 +28,11 @@ class Section:
     """One section of the report, which a file next to this one defines as `SECTION`; no other file names it.
 
     `place`: sorts the sections; the smallest comes first.
-    `parts`: returns the data of the section, one mapping for each time it appears; empty if it has nothing to show.
-        Each mapping has an `anchor`, its address on the page, and a `title` for the links at the top of the page.
-    `html`: the template for the page, in which `part` is one of the parts; everything filled in is escaped. Macros in
-        `templates/tables.html` draw tables, those in `matrices.html` coloured matrices. Without a template, the section
-        is not on the page.
+    `parts`: returns one mapping for each time that the section appears, with the data to show; none if there is nothing
+        to show. Each mapping has an `anchor`, its address on the page, and a `title` for the links at the top.
+    `html`: the template for the page, in which `part` is one of the parts. Everything filled in is escaped. The macros
+        in `templates/tables.html` draw tables, and those in `matrices.html` coloured matrices. Without a template, the
+        section is not on the page.
     `markdown`: the template for report.md; the filter `md` escapes a string, and `piped` makes a table of lines.
     `place_in_markdown`: sorts the sections in report.md, if their order there is different.
     """

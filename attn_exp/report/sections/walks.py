@@ -1,6 +1,6 @@
-"""A walk from the input to the output for each function that the variants compute.
+"""Walks from the input to the output: one for each group of variants that compute the same function.
 
-`make_walks` makes the walks once per report, as mappings; `parts` adds what only the page needs: the groups of steps.
+`make_walks` makes the walks once per report, as mappings. `parts` adds what only the page needs: the groups of steps.
 """
 
 from __future__ import annotations
@@ -45,10 +45,9 @@ def parts(material: Material) -> list[dict[str, Any]]:
 
 
 def group_steps(walk_values: Mapping[str, Any], scale: Colours, problem: Problem) -> list[list[walk.Step]]:
-    """Return the steps of a walk as a page shows them, in groups that appear side by side.
+    """Return the steps of a walk as a page shows them, in groups that stand side by side.
 
-    Weights have the same colours as on the maps, and wide projections are shown head by head. A vector has at most
-    `most_numbers` numbers.
+    Weights have the same colours as on the maps. Wide projections are shown head by head, and long vectors are cut.
     """
     most_numbers, split = FEW if len(problem.tokens) > MANY_TOKENS else walk.SIDE, walk_values["split"]
 
@@ -65,10 +64,10 @@ def group_steps(walk_values: Mapping[str, Any], scale: Colours, problem: Problem
 
 
 def make_walks(views: Views) -> list[dict[str, Any]]:
-    """Return one walk for each function that the variants compute; `new` has its steps that report.md shows.
+    """Return one walk for each group of variants that compute the same function.
 
-    These are all but x, the memory and projections that an earlier walk shows. A projection whose columns are split
-    into heads differently is shown again, and W_o and b_o are always shown.
+    `new` has the steps that report.md shows. It leaves out x, the memory and projections if an earlier walk has them.
+    A projection is shown again if its columns are split into heads differently. W_o and b_o are always shown.
     """
     walks, shown_before = list[dict[str, Any]](), set[Any]()
     for number, (title, variant) in enumerate(list_functions(views.comparison), start=1):
@@ -81,13 +80,13 @@ def make_walks(views: Views) -> list[dict[str, Any]]:
         ]
         walks.append(values)
         inputs = [step for step in steps if step.stage in ("x", "memory") or walk.is_projection(step)]
-        # with and without the labels of heads: a projection of which only the labels are gone is not shown again
+        # also without the labels of heads: a projection is not shown again only because these are missing
         shown_before |= {(step.stage, parts) for step in inputs for parts in {step.tables[0].parts, ()}}
     return walks
 
 
 def list_functions(comparison: Comparison) -> Iterator[tuple[str, str]]:
-    """Yield each function that the variants compute: its variants as an equation, and the first variant."""
+    """Yield a title such as `looped = matrix` and the first variant, for each group that computes the same function."""
     for rows in rows_by_letter(comparison.rows):
         yield " = ".join(row.variant for row in rows), rows[0].variant
 
@@ -119,10 +118,15 @@ def make_walk(views: Views, variant: str, title: str, anchor: str) -> dict[str, 
 
 
 def list_facts(comparison: Comparison, settled: Settled) -> dict[str, Any]:
-    """Return the facts that a page needs to explain a cell; `share` is the number of query heads per key head.
+    """Return the facts that a page needs to explain how a cell was computed.
 
-    `extra` says whether something other than keys gets weight, `caps` lists the bounds of capped logits, `pair` names a
-    rule whose scores are not products, and `sums` names the stage that is a sum of values.
+    - `sums`: the stage that is a sum of values.
+    - `c`: the multiplier of the scores.
+    - `share`: the number of query heads per key head.
+    - `mixed`: whether W_o is applied.
+    - `extra`: whether something other than keys gets weight.
+    - `caps`: the bounds of capped logits.
+    - `pair`: the rule that computes scores, if they are not products.
     """
     trace, rules = comparison.traces[settled.name], settled.rules
     bounds = [rule.bound() for rule in rules.scores if type(rule).bend is not Score.bend]

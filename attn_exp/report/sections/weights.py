@@ -1,4 +1,7 @@
-"""The weights: a small map of each head of each variant, and the chosen one enlarged, alone or next to another."""
+"""The weights: a small map of each head of each variant, and one that the reader chooses, enlarged.
+
+A second enlarged map can stand next to it. Only the first map is drawn here; the script of the page draws the others.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +22,11 @@ from attn_exp.report.walk import find_masked
 
 
 class Drawn(NamedTuple):
-    """A small table of a `step`, or the address of a `picture` and its size in pixels.
+    """A matrix as a page shows it: as a small table or as a picture.
 
-    A `coarse` picture is shown wider.
+    `step`: has the table; None for a picture.
+    `picture`, `width`, `height`: the address of the picture, and its size in pixels.
+    `coarse`: whether the picture is shown wider.
     """
 
     title: str
@@ -55,9 +60,9 @@ def parts(material: Material) -> list[dict[str, Any]]:
 def make_weights_part(
     views_by_run: Sequence[tuple[str, Views]], scale: Colours, several: bool = True
 ) -> dict[str, Any]:
-    """Return the section with the weights of one run or of several named runs.
+    """Return the data of the section for one run, or for several runs with their names.
 
-    Only the first map of each run is drawn. `several` means that there are several functions to choose from.
+    Only the first map of each run is drawn. `several` means that the page has several walks to choose from.
     """
     views = views_by_run[0][1]
     text_or_tokens = views.comparison.config.embeddings.text or views.comparison.problem.tokens[:16]

@@ -29,7 +29,7 @@
     return written(digits);
   };
 
-  /** Return three to six round numbers that cover the range from the smallest to the largest number. */
+  /** Return three to six round numbers that cover the range from `low` to `high`. */
   const ROUND = [1, 2, 2.5, 5, 10];
   function roundTicks(low, high) {
     const rough = (high - low) / 4, power = 10 ** Math.floor(Math.log10(rough));
@@ -93,7 +93,7 @@
   function draw() {
     const shown = [...new Set([chosen.x, chosen.colour, chosen.panel].filter((place) => place >= 0))];
     const groups = grouped(shown), hidden = names.filter((_, place) => !shown.includes(place) && data.axes[place].labels.length > 1);
-    note.textContent = hidden.length ? `Means over the seeds and over ${hidden.join(", ")}, without intervals; for fewer than five numbers, a bar shows their range.` : "Means over the seeds; bars are 95% intervals, or the range of fewer than five numbers.";
+    note.textContent = hidden.length ? `Means over the seeds and over ${hidden.join(", ")}, without intervals; bars show the range of fewer than five numbers.` : "Means over the seeds; bars are 95% intervals, or the range of fewer than five numbers.";
     charts.replaceChildren();
     let low = Math.min(...groups.map((group) => group.mean - group.half)), high = Math.max(...groups.map((group) => group.mean + group.half));
     if (!groups.length) return;
