@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,8 @@ ANOTHER_BATCH = "another batch"
 INDIVIDUAL_MASKS = ("a mask for each example", "a mask for each head")
 """The cases whose mask has a batch axis, or batch and head axes."""
 ZERO_TOKEN, ADDED = "a token of zeros", "an additive bias"
+TOGETHER = " together with "
+"""Part of the names of cases that pass two arguments which other cases pass one at a time."""
 UNPADDED = (5, 8)
 """Numbers of tokens that are not padding, one for each of two examples."""
 EXTREME_QUERIES = (("large inputs", 6, 300.0), ("equal inputs", 8, 0.0), ("tiny inputs", 6, 1e-6))
@@ -95,6 +98,7 @@ def core_cases(
     yield maker.multiplied("equal inputs", 7, 0.0)  # half precision holds 1/8 exactly, and rounds 1/7
     if not quick:
         yield from length_cases(maker, (19, 37, 67, LONGEST))
+        yield from paired_cases(maker)
 
 
 def other_sizes(maker: HeadsMaker) -> Iterator[Case]:
@@ -131,6 +135,7 @@ def layer_cases(request: Request, offer: Offer, quick: bool, inside: Inside | No
     yield from (maker.multiplied(*settings) for settings in EXTREME_INPUTS)
     if not quick:
         yield from length_cases(maker, (19, 37, 67))
+        yield from paired_cases(maker)
     if inside is not None and not {"b_q", "b_k"} & inside.arrays.keys():
         yield zero_one_token(maker.case(ZERO_TOKEN, 9, 9, optional=True))
 
@@ -176,6 +181,29 @@ def keyword_cases(maker: Maker) -> Iterator[Case]:
         yield replace(case, recipe=case.recipe.with_rules(scale=0.3), explicit_scale=True)
     if isinstance(maker, HeadsMaker):
         yield from score_cases(maker)
+
+
+def paired_cases(maker: Maker) -> Iterator[Case]:
+    """Yield a case for each two arguments that the function takes: code may drop one of them if it gets both."""
+    request, offer = maker.request, maker.offer
+    padding = Padding(UNPADDED[: maker.batch])
+    masks = {"mask": maker.draw_mask(8, 8, shows_first_key=True), "causal": Causal(), "padding": padding,
+             "lengths": padding}  # fmt: skip
+    scores = {"softcap": Softcap(2.0), "alibi": Alibi(), "sinks": Sink([0.5] * maker.heads)}
+    requested = {type(rule) for rule in (*request.masks, *request.scores)}
+    roles = [role for role, rule in {**masks, **scores, "scale": None, "shared": None}.items()
+             if offer.takes(role) and type(rule) not in requested]  # fmt: skip
+    for both in combinations(roles, 2):
+        case = maker.case(
+            TOGETHER.join(f"`{offer.parameters[role]}`" for role in both), 8, 8, optional=True,
+            masks=(*request.masks, *(mask for role, mask in masks.items() if role in both)),
+            scores=(*request.scores, *(score for role, score in scores.items() if role in both)),
+            groups=maker.groups // 2 if "shared" in both and maker.groups % 2 == 0 else maker.groups,
+        )  # fmt: skip
+        if "scale" in both:
+            case = replace(case, recipe=case.recipe.with_rules(scale=0.3), explicit_scale=True)
+        if not sees_nothing(expected(case)["masked"]).any():
+            yield case
 
 
 def causal_cases(maker: Maker) -> Iterator[Case]:
@@ -270,6 +298,7 @@ class Maker:
 
     stream: int
     heads: int
+    groups: int
     batch: int = 1
 
     def __init__(self, request: Request, offer: Offer) -> None:

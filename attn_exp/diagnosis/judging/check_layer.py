@@ -315,7 +315,7 @@ def explain_inside(
         mistakes = ("single_head", *inside.mistakes) if is_single else inside.mistakes
         return replace(inside, mistakes=mistakes, findings=(*verdict.findings, *inside.findings))
     if reproduces_output(observed, bound, reading.request):
-        return inside
+        return inside if reading.added or verdict.uncalled else verdict
     wrong = () if request.positions else name_wrong_turns(turns)
     if wrong:
         return replace(verdict, mistakes=wrong, computes=what_mistakes_compute(wrong), unexplained=False, stage="")

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import product
 
 import numpy as np
@@ -43,6 +45,8 @@ CLOSE = 1e-6
 """Tolerance within which the logits of all examples count as equal."""
 LOWEST = -1e4
 """Logits below this belong to hidden keys."""
+OTHER_LENGTHS = (1, 37)
+"""Numbers of tokens with which a layer is recorded again."""
 MOST_MASKS = 16
 """Number of mask formats to try for one argument."""
 INSIDE = "attention inside"
@@ -141,8 +145,23 @@ def read_core(core: Core, observed: Observed, request: Request) -> Iterator[Read
 
 def compare_reading(words: str, request: Request, core: Core, observed: Observed) -> Reading:
     pairs = [ask_core(core, request), *ask_with_masks(observed, request)]
+    if not any(isinstance(score, Added) for score in request.scores):  # a bias has the size of the recorded call
+        pairs += [
+            ask_core(other, request, (), f"{other.q.shape[2]} tokens") for other in record_other_lengths(observed)
+        ]
     wrong = [pair for pair in pairs if is_wrong(*pair, required_bits(observed))]
     return Reading(words, request, wrong, [pair for pair in pairs if pair not in wrong])
+
+
+@lru_cache(maxsize=1)
+def record_other_lengths(observed: Observed) -> list[Core]:
+    """Return the attention inside a layer in calls of other lengths, as far as it accepts them."""
+    cores = list[Core]()
+    for tokens in OTHER_LENGTHS:
+        with suppress(Exception):  # whatever the layer raises
+            recording = record_layer(observed.layer, BATCH, tokens, tokens, {})
+            cores.append(arrange_core(recording, find_pairs(recording)))
+    return cores
 
 
 def compare_own_mask(core: Core, observed: Observed, request: Request) -> Reading:

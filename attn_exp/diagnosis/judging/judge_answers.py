@@ -14,7 +14,7 @@ import numpy as np
 from attn_exp.diagnosis.asking.case import Answer, Case, CaseAnswer, Seen, differs, expected, predicted, same_answer
 from attn_exp.diagnosis.asking.libraries import DIGITS
 from attn_exp.diagnosis.asking.offer import KIND_TEXTS, PADDINGS, format_axes
-from attn_exp.diagnosis.asking.questions import ABOUT_MASKS, INDIVIDUAL_MASKS, WIDTH
+from attn_exp.diagnosis.asking.questions import ABOUT_MASKS, INDIVIDUAL_MASKS, TOGETHER, WIDTH
 from attn_exp.diagnosis.calling import conventions, ways_to_call
 from attn_exp.diagnosis.calling.behaviour import IN_THREADS, Found, behaviours, gradients, remarks
 from attn_exp.diagnosis.calling.call import Caller
@@ -176,6 +176,8 @@ def judge_answers(
     if all(answer.output is None for _, answer in answers):  # only the first case was answered, or none now
         answers = [(ways_to_call.rounded(tried.case, caller), tried.answer), *answers]
     bits, rounding = bits_to_judge_by(caller, answers)
+    together = [case.question for case, _ in failing(answers, bits) if TOGETHER in case.question]
+    answers = [pair for pair in answers if pair[0].question not in together]
     wrong = failing(answers, bits)
     overflows = find_overflows(wrong, bits)
     answers, wrong = ([pair for pair in pairs if pair[0] not in overflows] for pairs in (answers, wrong))
@@ -201,7 +203,10 @@ def judge_answers(
         verdict,
         smallest=judged.smallest and show_smallest(own, caller, *judged.smallest, judged.explanation.change, bits),
         not_asked=unasked(caller, function, judged.answers),
-        not_verified=unverified(caller, function, judged.answers),
+        not_verified=(
+            *unverified(caller, function, judged.answers),
+            *(f"{question} (the numbers differ from the definition)" for question in together if not wrong),
+        ),
     )
 
 

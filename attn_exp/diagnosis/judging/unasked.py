@@ -39,7 +39,7 @@ from attn_exp.errors import NOT_VERIFIED, UserError
 from attn_exp.experiment.verdict import ABSENT, ANSWERED, BROKEN, REMARK, Finding, Verdict, decide
 from attn_exp.own_code import OwnFunction
 
-POINTS = ("projections", "scores", "sizes", "zeros", "dropout")
+POINTS = ("projections", "scores", "sizes", "zeros", "dropout", "positions", "logit_bias", "context", "heads")
 """Open points that are not arguments; `ignore` accepts them too."""
 MOST = 90
 """Maximum length of a quoted error."""
@@ -153,14 +153,18 @@ def list_open_arguments(caller: Caller, function: Bound, seen: Seen) -> list[str
     phrases = list[str]()
     for name, default in defaults.items():
         words = {*words_in(name)}
-        if name in passed | unread or HARMLESS & {plain(name), *words}:
+        is_harmless, is_tried = bool(HARMLESS & {plain(name), *words}), type(default) in (bool, int) and offer.core
+        if name in passed | unread or (is_harmless and not is_tried):
             continue
-        if type(default) in (bool, int) and offer.core and is_right_otherwise(caller, name, default, seen):
+        if is_tried and is_right_otherwise(caller, name, default, seen, may_fail=is_harmless):
             continue
         is_cache = bool(CACHES & words)
         why = "never passed" if is_cache or role_of_argument(name) else "its meaning is not known"
         phrases.append(f"{'cache' if is_cache else 'argument'} `{name}` ({why})")
     required = [name for name in function.unknown or () if name not in defaults]
+    starred = [given.name for given in parameters_of(routine, "") if given.kind is given.VAR_KEYWORD]
+    phrases += [f"argument `{name}` (its code reads it by key)" for name in starred
+                if re.search(rf"\b{name}(\.(get|pop)\(|\[)", names.source_of(routine))]  # fmt: skip
     return phrases + [f"argument `{name}` (only one value passed)" for name in required]
 
 
@@ -175,13 +179,21 @@ def list_refused_masks(caller: Caller, seen: Seen) -> Iterator[str]:
             yield f"{kind} `{caller.offer.parameters[role]}` ({shortened(error)})"
 
 
-def is_right_otherwise(caller: Caller, option: str, default: bool | int, seen: Seen) -> bool:
-    """Return whether right answers stay right with another value of an option, in one case of each kind."""
-    value = not default if isinstance(default, bool) else 1
+def is_right_otherwise(
+    caller: Caller, option: str, default: bool | int, seen: Seen, may_fail: bool
+) -> bool:  # fmt: skip
+    """Return whether right answers stay right with another value of an option, in one case of each kind.
+
+    With `may_fail`, the function may also give no answer with that value.
+    """
+    value = not default if isinstance(default, bool) else 2 if default == 1 else 1
     other = replace(caller, function=partial(caller.function, **{option: value}))
     right_cases = {case.question: case for case, answer in reversed(seen) if is_near(caller, answer, case.right)}
     cases = [case for question, case in right_cases.items() if question in OPTION_CASES]
-    return bool(cases) and all(is_near(other, other(case), case.right) for case in cases)
+    answers = [(other(case), case) for case in cases]
+    return (may_fail or bool(cases)) and all(
+        is_near(other, answer, case.right) or (may_fail and answer.output is None) for answer, case in answers
+    )
 
 
 def with_outcome(verdict: Verdict, own: OwnFunction, request: Request) -> Verdict:
