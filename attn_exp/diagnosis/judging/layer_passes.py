@@ -40,7 +40,6 @@ from attn_exp.diagnosis.observe.matrices import (
     UnreadMatricesError,
     answer_rows,
     are_close,
-    is_merge_mixed,
     read_projection,
 )
 from attn_exp.diagnosis.observe.recording import NONE, Recording, lay, record_once, unlay
@@ -106,8 +105,6 @@ def list_proven_mistakes(verdict: Verdict, observed: Observed, request: Request)
     recording, pairs = observed.recording, observed.pairs
     if any(map(is_split_mixed, pairs)):
         yield "heads_not_transposed"
-    if is_merge_mixed(recording, pairs):
-        yield "heads_merged_wrong"
     if all(sum_to_one(pair.weights, 1) and not sum_to_one(pair.weights, 2) and pair.q.tokens.min() > NONE
            for pair in pairs):  # fmt: skip
         yield "weights_transposed" if pairs[0].is_transposed else "softmax_over_queries"
@@ -224,6 +221,26 @@ def find_unused_operations(observed: Observed) -> list[int]:
     return [index for index in range(len(trace.operations)) if index not in used]
 
 
+def find_ignored_causal_mask(verdict: Verdict, observed: Observed, own: OwnFunction, request: Request) -> Verdict:
+    """Report a causal mask that a layer applies without using the result; leave one that it only stores open."""
+    has_mask = request.masks or {"mask", "causal"} & set(observed.layer.keywords)
+    if not verdict.passed or verdict.right_under or has_mask:
+        return verdict
+    unused = [observed.recording.first.operations[index] for index in find_unused_operations(observed)]
+    if any(is_mask(array) for operation in unused for array in operation.inputs):
+        finding = Finding("a causal mask of its own", BROKEN, "the layer has one, but every query sees every key")
+        return replace(with_findings(verdict, finding), passed=False, mistakes=(CAUSAL,),
+                       computes=what_mistakes_compute((CAUSAL,)))  # fmt: skip
+    named: Any = getattr(observed.layer.target, "named_buffers", dict)() or ()
+    buffers = [path for path, tensor in named if is_mask(tensor.detach().double().cpu().numpy())]
+    return with_unverified(verdict, *(f"buffer `{path}` (it may be a causal mask)" for path in buffers))
+
+
+def is_mask(array: Array) -> bool:
+    """Return whether matrices are square and consist of two values."""
+    return array.shape[-2:-1] == array.shape[-1:] and len(np.unique(array)) == 2
+
+
 PASSES = (
     name_by_trace,
     leave_unplaced_parameters,
@@ -231,6 +248,7 @@ PASSES = (
     report_unused_parameters,
     report_omitted_norms,
     report_missing_output_projection,
+    find_ignored_causal_mask,
 )
 
 

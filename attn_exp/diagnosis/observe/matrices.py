@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from attn_exp.arrays import Array, Arrays
-from attn_exp.diagnosis.observe.cores import MixedTokensError, Pair, Rows, find_query_number
+from attn_exp.diagnosis.observe.cores import Pair, Rows
 from attn_exp.diagnosis.observe.recording import Recording, stack_tokens, unlay
 from attn_exp.diagnosis.observe.trace import Producer, Trace, find_axes, follow_labels
 from attn_exp.forms.pipeline import Around, Norm, apply_norm
@@ -314,24 +314,6 @@ def find_output(recording: Recording, pairs: Sequence[Pair]) -> Projection | Non
         if projection is not None and index not in contexts:
             return projection
     return None
-
-
-# Heads that are merged without a transpose
-
-
-def is_merge_mixed(recording: Recording, pairs: Sequence[Pair]) -> bool:
-    """Return whether a row that enters the output projection has numbers from the context of several queries."""
-    output = find_output(recording, pairs)
-    places = [(pair, *place) for pair in pairs for place in np.ndindex(pair.weights.shape[:2])]
-    try:
-        queries = [find_query_number(*place) for place in places if output is not None]
-    except MixedTokensError:
-        return False
-    query_of = {number: query for query, (pair, matrix, row) in zip(queries, places, strict=False)
-                for number in pair.context[matrix, row].tolist()}  # fmt: skip
-    inputs = [] if output is None else output_inputs(recording, output)[0].tolist()
-    rows = [{query_of.get(number) for number in row} - {None} for row in inputs]
-    return len(rows) == len({*queries}) and any(len(queries_of_row) > 1 for queries_of_row in rows)
 
 
 # What surrounds attention: norms before the projections, and norms and residuals after them
