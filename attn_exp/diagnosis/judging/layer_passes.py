@@ -108,7 +108,7 @@ def list_proven_mistakes(verdict: Verdict, observed: Observed, request: Request)
     if all(sum_to_one(pair.weights, 1) and not sum_to_one(pair.weights, 2) and pair.q.tokens.min() > NONE
            for pair in pairs):  # fmt: skip
         yield "weights_transposed" if pairs[0].is_transposed else "softmax_over_queries"
-    width = min(array.shape[-1] for array in recording.inputs_by_run[0].values())
+    width = observed.layer.sizes["m"]
     scales = [read_scale(recording, pair) for pair in pairs]
     if not verdict.right_under and np.allclose(scales, width**-0.5) and pairs[0].q.values[0].shape[-1] < width:
         yield "scale_by_sqrt_d_model"
