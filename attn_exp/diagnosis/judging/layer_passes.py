@@ -112,7 +112,7 @@ def list_proven_mistakes(verdict: Verdict, observed: Observed, request: Request)
     scales = [read_scale(recording, pair) for pair in pairs]
     if not verdict.right_under and np.allclose(scales, width**-0.5) and pairs[0].q.values[0].shape[-1] < width:
         yield "scale_by_sqrt_d_model"
-    if request.positions and ignores_order(observed):
+    if request.positions and not verdict.unexplained and ignores_order(observed):
         yield "position_missing"
 
 
