@@ -302,7 +302,7 @@ SCALE = " / q.shape[-1] ** 0.5"
     [
         ("flax", OF_FLAX, ()), ("flax", OF_NNX, ()), ("flax", ONE_KEY_FOR_ALL, ()), ("flax", TOLD_WHERE_MADE, ()),
         ("flax", TOLD_WHERE_MADE.replace(SCALE, ""), ("no_scale",)), ("equinox", OF_EQUINOX_MAPPED, ()),
-        ("equinox", COMPILED, ("no_scale",)), ("equinox", OF_ONE_HEAD.replace(SCALE, ""), ("single_head", "no_scale")),
+        ("equinox", COMPILED, ("no_scale",)), ("equinox", OF_ONE_HEAD.replace(SCALE, ""), ("no_scale",)),
         ("flax", DROPPED_IN_FLAX.replace("SWITCH", "deterministic"), ()),
         ("haiku", DROPPED_IN_HAIKU.replace("SWITCH", "not is_training"), ()),
         ("haiku", DROPPED_IN_HAIKU.replace("SWITCH", "False"), ("dropout_on",)),

@@ -221,16 +221,13 @@ def run_in_float64(equation: Any, name: str, arrays: Sequence[Any]) -> list[Any]
         rule = rule_of(name, equation.params, arrays)
     with np.errstate(all="ignore"):
         outputs = run_by_rule(equation, arrays, None) if rule is None else as_list(rule(*arrays))
-    return [to_float64(array) if is_float(dtype) else as_dtype(array, dtype)
+    return [to_float64(array) if is_float(dtype)
+            else np.asarray(array, dtype) if isinstance(array, np.ndarray | np.generic) else array
             for array, dtype in zip(outputs, dtypes, strict=True)]  # fmt: skip
 
 
 def is_float(dtype: Any) -> bool:
     return str(dtype).startswith(("float", "bfloat", "complex"))
-
-
-def as_dtype(array: Any, dtype: Any) -> Any:
-    return np.asarray(array, dtype) if isinstance(array, np.ndarray | np.generic) else array
 
 
 def to_float64(value: Any) -> Any:

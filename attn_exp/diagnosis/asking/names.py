@@ -188,7 +188,7 @@ def every_parameter(function: Any, name: str) -> list[inspect.Parameter]:
         if all(map(is_starred, parameters)):  # `*args, **kwargs` alone say nothing
             return parameters_behind_stars(function) or parameters
     except (TypeError, ValueError):
-        return parameters_in_docstring(function, name)
+        raise UserError(f"{name}: its parameters cannot be determined; wrap it in a function of q, k and v") from None
     return parameters
 
 
@@ -197,21 +197,6 @@ def parameters_of_schema(schema: Any) -> list[inspect.Parameter]:
     return [inspect.Parameter(argument.name, kind, annotation=str(argument.type), default=(
         argument.default_value if argument.has_default_value() else inspect.Parameter.empty
     )) for argument in schema.arguments if argument.name != "self"]  # fmt: skip
-
-
-def parameters_in_docstring(function: Any, name: str) -> list[inspect.Parameter]:
-    """Read the parameters from a signature in the docstring, as compiled functions have it.
-
-    Raises:
-        UserError: the docstring contains no parentheses, or prose in them.
-    """
-    docstring = getattr(function, "__doc__", None)
-    signature = re.search(r"\(([^()]*(?:\([^()]*\)[^()]*)*)\)", docstring if isinstance(docstring, str) else "")
-    parts = re.split(r",\s*", signature[1]) if signature else []
-    texts = [text for text in parts if re.match(r"\w", text)]
-    if signature is None or not all(re.fullmatch(r"\w+\s*(:.*)?(=.*)?", text, re.DOTALL) for text in texts):
-        raise UserError(f"{name}: its parameters cannot be determined; wrap it in a function of q, k and v")
-    return [parse_parameter(text) for text in texts]
 
 
 def parameters_behind_stars(function: Any) -> list[inspect.Parameter]:
@@ -229,12 +214,6 @@ def is_required(parameter: inspect.Parameter) -> bool:
 
 def is_starred(parameter: inspect.Parameter) -> bool:
     return parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-
-
-def parse_parameter(text: str) -> inspect.Parameter:
-    name_and_type, _, default = text.partition("=")
-    kind, name = inspect.Parameter.POSITIONAL_OR_KEYWORD, name_and_type.partition(":")[0].strip()
-    return inspect.Parameter(name, kind, default=default.strip() if default else inspect.Parameter.empty)
 
 
 def words_in(name: str) -> list[str]:

@@ -33,7 +33,8 @@ class Layer:
 
     Attributes:
         inputs: the axes of each array by role, such as `{"x": "btm"}` or `{"q": "btm", "k": "bsm", "v": "bsm"}`:
-            b batch, t queries, s keys, m width, h heads, d head size, c channels (instead of m in `bct` and `bchw`).
+            b batch, t queries, s keys, m width, h heads, d head size, c channels (instead of m in `bct` and `bchw`),
+            f frames of a video.
             Roles are `x` (self-attention), `memory` (cross-attention), `q`, `k` and `v`.
         sizes: the known fixed sizes: m, h, g (key/value heads), d, r (rotated dimensions per head).
         call: takes arrays of the library and keyword values, both by role, and returns the layer's result.
@@ -100,8 +101,6 @@ HOMES = {"linen": "flax.linen.", "nnx": "flax.nnx.", "haiku": "haiku.", "equinox
 """Kinds of layers, and the module that defines the base class of each."""
 OF_QUERIES = re.compile("(q|k|query|key)(layer)?(norm|ln)|(norm|ln)(q|k|query|key)")
 """Names of norms of queries or keys."""
-BIAS = re.compile("(?i)b_?.?$|.*bias")
-"""Names of biases, such as `b`, `b_q` or `out_bias`."""
 LIBRARIES = ("builtins", "torch", "flax", "haiku", "equinox", "keras", "jax", "jaxlib", "jaxtyping", "abc", "typing",
              "numpy")  # fmt: skip
 """Packages whose source code says nothing about the user's layer."""
@@ -292,29 +291,9 @@ def widen_tree(tree: Any, is_new: bool) -> Any:
     return jax.tree_util.tree_map(change, tree)
 
 
-def prepare_plain(target: Any, is_new: bool, wide: bool, depth: int = 3) -> None:
-    """Prepare the fields of an object: modules of PyTorch, tensors, biases, and the switch to training.
-
-    Dictionaries and objects from the same file have fields of their own, which are prepared down to `depth`.
-    """
-    torch = sys.modules.get("torch")
-    fields = target if isinstance(target, dict) else getattr(target, "__dict__", {})
-    for index, (name, value) in enumerate(list(fields.items())):
-        if kind_of(value) == "torch":
-            prepare_torch(value, is_new, wide)
-        elif depth and (isinstance(value, dict) or type(value).__module__ == type(target).__module__):
-            prepare_plain(value, is_new, wide, depth - 1)
-        elif torch is not None and torch.is_tensor(value) and value.is_floating_point() and wide:
-            fields[name] = value.detach().double()
-        elif value is True and plain(str(name)) in ("training", "istraining", "train"):
-            fields[name] = False
-        elif is_new and isinstance(value, np.ndarray) and value.dtype == np.float64 and BIAS.match(str(name)):
-            fields[name] = fill_if_flat(value, index)
-
-
-PREPARE = {
-    "torch": prepare_torch, "plain": prepare_plain, "nnx": prepare_jax, "equinox": prepare_jax,
-    "keras": lambda target, *_: target,
+PREPARE: dict[str, Callable[..., Any]] = {
+    "torch": prepare_torch, "nnx": prepare_jax, "equinox": prepare_jax,
+    **dict.fromkeys(("keras", "plain"), lambda *_: None),
 }  # fmt: skip
 
 

@@ -171,7 +171,8 @@ class Caller:
             return True
         required = {role: value for role, value in arguments.items() if role not in self.offer.defaults}
         requested = [self.offer.parameters[role] for role, value in arguments.items()
-                     if role not in (*required, "heads", "kv_heads") and requests_anything(value)]  # fmt: skip
+                     if role not in (*required, "heads", "kv_heads") and value is not None
+                     and not (isinstance(value, bool | float) and value == 0)]  # fmt: skip
         is_own = isinstance(error, ValueError | TypeError | AssertionError | RuntimeError) and raised(error)
         if not requested or not is_own:
             return False
@@ -269,10 +270,6 @@ def names_parameter(message: str, parameters: Sequence[str]) -> bool:
     """Return whether an error message contains one of the names as a word, perhaps with spaces for underscores."""
     pattern = "|".join(re.escape(name).replace("_", "[_ ]") for name in parameters)
     return bool(re.search(rf"(?<![^\W_])({pattern})(?![^\W_])", message))
-
-
-def requests_anything(value: Any) -> bool:
-    return not (value is None or value is False or (isinstance(value, float) and value == 0.0))
 
 
 def tracebacks(error: BaseException) -> Iterator[TracebackType]:

@@ -247,7 +247,7 @@ def arrays_of_layer(inputs: Sequence[str], sides: Mapping[str, str], biases: Map
     parts = matrices | {bias: tuple(role.replace("W", "b") for role in roles) for bias, roles in biased.items()}
     memory = ("memory",) if inputs[1:] else ()
     roles = ("x", *memory, *(role for several in parts.values() for role in several))
-    rows = {inputs[0]: "x"} | dict.fromkeys(inputs[1:], memory_or_x)
+    rows = {inputs[0]: "x"} | dict.fromkeys(inputs[1:], lambda known, setup: known.get("memory", known["x"]))
     plain = {name: several[0] if len(several) == 1 else partial(side_by_side, several)
              for name, several in parts.items()}  # fmt: skip
     yield Arrays({**rows, **plain}, roles)
@@ -257,10 +257,6 @@ def arrays_of_layer(inputs: Sequence[str], sides: Mapping[str, str], biases: Map
     if "W_o" in roles:
         transposed = {name: partial(side_by_side, several, transpose=True) for name, several in parts.items()}
         yield Arrays({**rows, **transposed}, roles, "matrices [out in]")
-
-
-def memory_or_x(known: Values, setup: Setup) -> Any:
-    return known.get("memory", known["x"])
 
 
 def side_by_side(

@@ -32,7 +32,6 @@ from attn_exp.diagnosis.observe.matrices import (
     read_matrices,
 )
 from attn_exp.diagnosis.observe.recording import DifferentPathsError, Recording, find_height, lay, record_layer, unlay
-from attn_exp.diagnosis.observe.trace import find_axes
 from attn_exp.errors import UncalledError
 from attn_exp.experiment.verdict import HELD, Finding, Verdict, make_unfinished
 from attn_exp.own_code import OwnFunction
@@ -326,26 +325,13 @@ def read_parameter(path: str, array: Array, owner: Any) -> Iterator[tuple[str, A
 
 def leave_open(own: OwnFunction, observed: Observed, words: str, reason: str) -> Verdict:
     """Report a layer outside the definition as not verified; check only that its weights sum to 1."""
-    if not any(is_mean(observed.recording, index) for index in range(len(observed.recording.first.operations))):
+    if not any(sum_to_one(operation.output, axis) for operation in observed.recording.first.operations
+               for axis in range(operation.output.ndim)):  # fmt: skip
         return make_unfinished(own.name, reason, words)
     computes, findings = "means of values, with weights that sum to 1", (Finding("weights sum to 1", HELD),)
     return Verdict(own.name, True, (), computes, findings, words, not_verified=(
         f"`scores` ({reason})", "`projections` before and after attention (the definition does not cover them)",
     ))  # fmt: skip
-
-
-def is_mean(recording: Recording, index: int) -> bool:
-    """Return whether an operation averages its input with token-dependent weights that sum to 1."""
-    operations = recording.first.operations
-    operation, axes = operations[index], find_axes(operations[index])
-    live = [place for place in range(len(operation.inputs)) if recording.is_live(index, place)]
-    if axes is not None:
-        return any(sum_to_one(axes.arrange_side(operation.inputs[place], side), -1)
-                   for side, place in enumerate(axes.input_indices) if place in live)  # fmt: skip
-    is_summed = any(index in later.producers and "sum" in later.name for later in operations)
-    return operation.name.startswith("mul") and is_summed and any(
-        sum_to_one(operation.inputs[place], axis) for place in live for axis in range(operation.inputs[place].ndim)
-    )  # fmt: skip
 
 
 def sum_to_one(weights: Array, axis: int) -> bool:

@@ -35,7 +35,7 @@ from attn_exp.diagnosis.judging.bound_layers import (
     observe,
     read_inside,
 )
-from attn_exp.diagnosis.judging.inside import ROTATIONS, check_inside, find_own_steps, find_own_words, has_own_mask
+from attn_exp.diagnosis.judging.inside import ROTATIONS, check_inside, find_own_words, has_own_mask
 from attn_exp.diagnosis.judging.layer_passes import (
     PASSES,
     check_decoding,
@@ -43,6 +43,7 @@ from attn_exp.diagnosis.judging.layer_passes import (
     leave_learned_scale_open,
     leave_mistakes_open,
     leave_unplaced_parameters,
+    name_by_trace,
     with_findings,
     with_unverified,
 )
@@ -59,6 +60,7 @@ Check = Callable[[Bound, Request], Verdict]
 
 HEADS = "which columns form `heads` (every h-th: right if the weights were trained that way, otherwise wrong)"
 ROTATED = "`positions` of queries and keys (the rotation is not that of RoPE with base 10000)"
+FRAMES = "several `frames` (only one was passed)"
 """Points that the check cannot decide."""
 STRIDED, DROPPED = "heads_by_stride", "dropout_on"
 """Mistakes that this file reports or turns into an open point."""
@@ -108,11 +110,17 @@ def check_layer(own: OwnFunction, request: Request, check: Check) -> Verdict:
     layer, verdict = check_built(own, request, check)
     is_mixed = "batch_mixed" in verdict.mistakes
     is_swapped = (is_mixed or verdict.unexplained) and passes_with_swapped_axes(own, layer, request, check, is_mixed)
-    if is_swapped or (is_mixed and "w" in next(iter(layer.inputs.values()))):  # w: columns of an image
+    axes = next(iter(layer.inputs.values()))
+    if is_swapped or (is_mixed and "w" in axes and "f" not in axes):  # an image, not a video
         return make_unfinished(own.name, "the token axis of its input is not known: set `layout`", request.words)
     if verdict.mistakes == (STRIDED,) and layer.inputs.keys() <= {"x", "memory"}:
         verdict = leave_mistakes_open(verdict, "attention in which each head takes every h-th column", HEADS)
         return replace(verdict, alike=((STRIDED,),))
+    if STRIDED in verdict.mistakes and layer.inputs.keys() <= {"x", "memory"}:
+        names = tuple(sorted({*verdict.mistakes} - {STRIDED}))
+        verdict = replace(verdict, mistakes=names, computes=what_mistakes_compute(names))
+    if "f" in axes and not is_mixed:
+        verdict = with_unverified(verdict, FRAMES) if verdict.passed else make_unfinished(own.name, FRAMES, "")
     for check_further in FURTHER_CHECKS:
         verdict = check_further(verdict, own, layer, request, check) if verdict.passed else verdict
     return verdict
@@ -260,7 +268,7 @@ def check_observed(own: OwnFunction, observed: Observed, request: Request, check
 
 def check_unread(own: OwnFunction, observed: Observed, request: Request, check: Check, reason: str) -> Verdict:
     verdict = check_named_weights(observed, None, request, check) or check_inside(own, observed, request, reason)[0]
-    verdict = leave_learned_scale_open(verdict, observed, own, request)
+    verdict = leave_learned_scale_open(name_by_trace(verdict, observed, own, request), observed, own, request)
     return leave_unplaced_parameters(leave_cache_open(verdict, observed.layer), observed, own, request)
 
 
@@ -308,20 +316,14 @@ def explain_inside(
     if reading is None or not (inside.mistakes or inside.passed):
         return verdict if verdict.stage == "masked" else replace(verdict, stage=inside.stage or verdict.stage)
     if inside.mistakes:
-        has_one_head = {case.recipe.heads for case, _ in reading.wrong} == {1}
-        is_single = has_one_head and any(
-            letter_of(str(name)) == "h" and value != 1 for name, value in observed.layer.settings.items()
-        )
-        mistakes = ("single_head", *inside.mistakes) if is_single else inside.mistakes
-        return replace(inside, mistakes=mistakes, findings=(*verdict.findings, *inside.findings))
+        return replace(inside, findings=(*verdict.findings, *inside.findings))
     if reproduces_output(observed, bound, reading.request):
         return inside if reading.added or verdict.uncalled else verdict
     wrong = () if request.positions else name_wrong_turns(turns)
     if wrong:
         return replace(verdict, mistakes=wrong, computes=what_mistakes_compute(wrong), unexplained=False, stage="")
-    own_steps = [*([ROTATED] if turns and not request.positions else []), *find_own_steps(observed)]
-    if own_steps:
-        return with_unverified(inside, *own_steps)
+    if turns and not request.positions:
+        return with_unverified(inside, ROTATED)
     return replace(verdict, stage="q" if request.positions else "output")
 
 

@@ -25,7 +25,7 @@ from attn_exp.diagnosis.calling.conventions import BLOCKS, CAUSAL, INVERTED, UNS
 from attn_exp.diagnosis.explaining.answers import Answers
 from attn_exp.diagnosis.judging.bound_layers import BATCH, Observed, leave_open
 from attn_exp.diagnosis.observe.cores import Core, MixedTokensError, arrange_core, find_pairs
-from attn_exp.diagnosis.observe.matrices import find_output, output_inputs, read_projection
+from attn_exp.diagnosis.observe.matrices import read_projection
 from attn_exp.diagnosis.observe.recording import FINE, record_layer
 from attn_exp.diagnosis.recipes.candidates import RULES, find_explanation, what_mistakes_compute
 from attn_exp.experiment.verdict import BROKEN, HELD, Finding, Verdict
@@ -270,19 +270,6 @@ def ask_with_mask(
     except Exception:  # whatever the layer raises
         return None
     return ask_core(core, request, (Allowed(allowed),), "masks")
-
-
-def find_own_steps(observed: Observed) -> Iterator[str]:
-    """Yield the steps before the output projection that change the context rather than only rearrange it."""
-    output = find_output(observed.recording, observed.pairs)
-    if output is None:
-        return
-    context = np.concatenate([pair.context.ravel() for pair in observed.pairs])
-    inputs = output_inputs(observed.recording, output)[0].ravel()
-    if inputs.size == context.size and not np.allclose(np.sort(inputs), np.sort(context), rtol=0, atol=1e-6):
-        last = max(pair.second for pair in observed.pairs)
-        names = dict.fromkeys(step.name for step in observed.recording.first.operations[last + 1 : output.operation])
-        yield f"`context` before the output projection (it is changed by {', '.join(names)})"
 
 
 def first_difference(core: Core, case: Case) -> str:

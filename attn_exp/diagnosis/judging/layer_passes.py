@@ -21,12 +21,10 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.asking.case import Case, expected
 from attn_exp.diagnosis.asking.libraries import collect_arrays, load_library
-from attn_exp.diagnosis.asking.names import source_of
 from attn_exp.diagnosis.asking.questions import layer_cases
 from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.bind.arguments import ROTARY
 from attn_exp.diagnosis.bind.layer import Layer, leave_out
-from attn_exp.diagnosis.bind.sizes import modules_of
 from attn_exp.diagnosis.calling.call import Bound
 from attn_exp.diagnosis.calling.conventions import BLOCKS
 from attn_exp.diagnosis.judging.bound_layers import (
@@ -34,11 +32,20 @@ from attn_exp.diagnosis.judging.bound_layers import (
     leave_open,
     parameters_of_layer,
     read_inside,
+    sum_to_one,
 )
 from attn_exp.diagnosis.judging.unasked import with_state
-from attn_exp.diagnosis.observe.matrices import UnreadMatricesError, are_close, read_projection
-from attn_exp.diagnosis.observe.recording import lay, unlay
+from attn_exp.diagnosis.observe.cores import Pair, find_constant_ratio, find_factor, is_split_mixed
+from attn_exp.diagnosis.observe.matrices import (
+    UnreadMatricesError,
+    answer_rows,
+    are_close,
+    read_projection,
+)
+from attn_exp.diagnosis.observe.recording import NONE, Recording, lay, record_once, unlay
 from attn_exp.diagnosis.observe.trace import find_ancestors
+from attn_exp.diagnosis.recipes.candidates import what_mistakes_compute
+from attn_exp.errors import NOT_VERIFIED
 from attn_exp.experiment.verdict import BROKEN, HELD, REMARK, Finding, Verdict
 from attn_exp.own_code import OwnFunction, held
 from attn_exp.rules.masks.array import Allowed
@@ -52,6 +59,8 @@ SCALE = ("scale_by", "scale_other", "scale_fixed", "scale_multiplied", "scale_tw
 """Prefixes of the names of mistakes that change the factor of the scores, not that of the weights."""
 KNOWN_NORM = re.compile(r"<class 'torch\.nn\.\S*\.(LayerNorm|RMSNorm)'")
 """Norms of each row, which a check omits without reporting them."""
+OUTSIDE = ("`projections`", "`scores`")
+"""The first words of open points about layers that the definition does not cover."""
 DECODING = "decoding with a cache"
 """The row of the report about decoding."""
 CACHE_ROLES = ("cache", "start", "use_cache")
@@ -75,6 +84,58 @@ def leave_mistakes_open(verdict: Verdict, computes: str, point: str) -> Verdict:
     polarity = [f"what True means in its mask ({BLOCKS})"] if BLOCKS in verdict.computes else []
     return replace(with_state(verdict, REMARK, point, *polarity), passed=True, mistakes=(), alike=(), smallest=None,
                    computes=computes)  # fmt: skip
+
+
+def name_by_trace(verdict: Verdict, observed: Observed, own: OwnFunction, request: Request) -> Verdict:
+    """Name the mistakes that the operations prove, if the definition does not explain the layer."""
+    is_open = verdict.outcome == NOT_VERIFIED or any(point.startswith(OUTSIDE) for point in verdict.not_verified)
+    if verdict.mistakes or not (verdict.unexplained or is_open):
+        return verdict
+    names = tuple(list_proven_mistakes(verdict, observed, request))
+    return replace(
+        with_findings(verdict, Finding("operations inside", BROKEN, "they cannot be those of attention")),
+        passed=False, mistakes=names, unexplained=False, stage="", outcome="", reason="",
+        computes=what_mistakes_compute(names),
+    ) if names else verdict  # fmt: skip
+
+
+def list_proven_mistakes(verdict: Verdict, observed: Observed, request: Request) -> Iterator[str]:
+    """Yield the mistakes that the operations of a layer show, whatever its projections and whatever surrounds them.
+
+    If the attention inside is right under settings of the layer's own, so is its scale.
+    """
+    recording, pairs = observed.recording, observed.pairs
+    if any(map(is_split_mixed, pairs)):
+        yield "heads_not_transposed"
+    if all(sum_to_one(pair.weights, 1) and not sum_to_one(pair.weights, 2) and pair.q.tokens.min() > NONE
+           for pair in pairs):  # fmt: skip
+        yield "weights_transposed" if pairs[0].is_transposed else "softmax_over_queries"
+    width = observed.layer.sizes["m"]
+    scales = [read_scale(recording, pair) for pair in pairs]
+    if not verdict.right_under and np.allclose(scales, width**-0.5) and pairs[0].q.values[0].shape[-1] < width:
+        yield "scale_by_sqrt_d_model"
+    if request.positions and not verdict.unexplained and ignores_order(observed):
+        yield "position_missing"
+
+
+def read_scale(recording: Recording, pair: Pair) -> float:
+    """Return the factor of the scores, whatever is added to them."""
+    ratios = [find_constant_ratio(after, before) or 1.0 for before, after in pairwise(pair.between)]
+    return float(np.prod([find_factor(recording, pair.q), find_factor(recording, pair.k), *ratios]))
+
+
+def ignores_order(observed: Observed) -> bool:
+    """Return whether the outputs of later tokens depend on the first two tokens, but not on their order."""
+    recording, inputs = observed.recording, observed.recording.inputs_by_run[0]
+    turned = {role: array[:, [1, 0, *range(2, array.shape[1])]] for role, array in inputs.items()}
+    changed = {role: np.concatenate([-array[:, :2], array[:, 2:]], axis=1) for role, array in inputs.items()}
+    traces = [record_once(observed.layer, arrays, {}, {}) for arrays in (inputs, turned, changed)]
+    answers = answer_rows(replace(recording, traces=traces))
+    if answers is None:
+        return False
+    by_token = answers.reshape(3, len(inputs[recording.query_role]), -1, answers.shape[-1])
+    right, after_turn, after_change = by_token[:, :, 2:]
+    return are_close(after_turn, right, CLOSE) and not are_close(after_change, right, CLOSE)
 
 
 def leave_unplaced_parameters(verdict: Verdict, observed: Observed, own: OwnFunction, request: Request) -> Verdict:
@@ -163,43 +224,27 @@ def find_unused_operations(observed: Observed) -> list[int]:
 
 
 def find_ignored_causal_mask(verdict: Verdict, observed: Observed, own: OwnFunction, request: Request) -> Verdict:
-    """Report a causal mask that a layer has but never applies; one in a branch that was not taken stays open."""
+    """Report a causal mask that a layer applies without using the result; leave one that it only stores open."""
     has_mask = request.masks or {"mask", "causal"} & set(observed.layer.keywords)
     if not verdict.passed or verdict.right_under or has_mask:
         return verdict
-    if not is_masking_unused(observed):
-        named: Any = getattr(observed.layer.target, "named_buffers", dict)() or ()
-        buffers = [path.rpartition(".")[2] for path, tensor in named
-                   if is_triangle(tensor.detach().double().cpu().numpy())]  # fmt: skip
-        kinds = [kind for module in modules_of(observed.layer.target) for kind in type(module).__mro__]
-        source = "\n".join(source_of(kind) for kind in kinds if not kind.__module__.startswith("torch."))
-        read = [name for name in buffers if re.search(rf"\.{name}\b(?!\s*=[^=])", source)]
-        if read or not buffers:
-            return with_unverified(verdict, *(f"buffer `{name}` (the call never reads it)" for name in read))
-    finding = Finding("a causal mask of its own", BROKEN, "the layer has one, but every query sees every key")
-    return replace(with_findings(verdict, finding), passed=False, mistakes=(CAUSAL,),
-                   computes=f"{verdict.computes}, but look at: {CAUSAL}")  # fmt: skip
+    unused = [observed.recording.first.operations[index] for index in find_unused_operations(observed)]
+    if any(is_mask(array) for operation in unused for array in operation.inputs):
+        finding = Finding("a causal mask of its own", BROKEN, "the layer has one, but every query sees every key")
+        return replace(with_findings(verdict, finding), passed=False, mistakes=(CAUSAL,),
+                       computes=what_mistakes_compute((CAUSAL,)))  # fmt: skip
+    named: Any = getattr(observed.layer.target, "named_buffers", dict)() or ()
+    buffers = [path for path, tensor in named if is_mask(tensor.detach().double().cpu().numpy())]
+    return with_unverified(verdict, *(f"buffer `{path}` (it may be a causal mask)" for path in buffers))
 
 
-def is_masking_unused(observed: Observed) -> bool:
-    """Return whether the call applies a causal mask, a constant, but does not use the result."""
-    unused = (observed.recording.first.operations[index] for index in find_unused_operations(observed))
-    inputs = (pair for operation in unused for pair in zip(operation.inputs, operation.producers, strict=True))
-    return any(producer is None and is_triangle(array) for array, producer in inputs)
-
-
-def is_triangle(array: Array) -> bool:
-    """Return whether each matrix has one value on one side of its diagonal and another value everywhere else."""
-    if array.ndim < len("ts") or array.shape[-1] != array.shape[-2] or array.shape[-1] < len("qkv"):
-        return False
-    matrices = array.reshape(-1, *array.shape[-2:])
-    top, bottom = matrices[:, :1, -1:], matrices[:, -1:, :1]
-    upper = np.triu(np.ones(array.shape[-2:], bool), 1)
-    fits = ((matrices == np.where(side, bottom, top)).all() for side in (~upper, upper.T))
-    return bool((top != bottom).all()) and any(fits)
+def is_mask(array: Array) -> bool:
+    """Return whether matrices are square and consist of two values."""
+    return array.shape[-2:-1] == array.shape[-1:] and len(np.unique(array)) == 2
 
 
 PASSES = (
+    name_by_trace,
     leave_unplaced_parameters,
     leave_learned_scale_open,
     report_unused_parameters,

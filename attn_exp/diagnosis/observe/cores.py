@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from attn_exp.arrays import Array, Arrays, Shape
-from attn_exp.diagnosis.observe.recording import Recording
+from attn_exp.diagnosis.observe.recording import NONE, SEVERAL, Recording
 from attn_exp.diagnosis.observe.trace import (
     Axes,
     Producer,
@@ -24,6 +24,8 @@ from attn_exp.diagnosis.observe.trace import (
     scatter_by_labels,
 )
 
+DECIMALS = 6
+"""Two vectors of a token are the same head if they agree to this many decimals: windows that overlap repeat it."""
 MAX_PRODUCTS = 150
 """Maximum number of products of two token-dependent arrays; beyond it, attention is split too finely to read."""
 
@@ -206,6 +208,37 @@ def transpose_score_indices(score_indices: Array, shape: Shape) -> Array:
     """Convert flat indices into scores `[n r c]` of this shape to flat indices into their transpose `[n c r]`."""
     n, row, column = np.unravel_index(np.maximum(score_indices, 0), shape)
     return np.where(score_indices < 0, -1, np.ravel_multi_index((n, column, row), (shape[0], shape[2], shape[1])))
+
+
+# Heads that are split without a transpose: neither matrices nor a definition are needed to see that
+
+
+def is_split_mixed(pair: Pair) -> bool:
+    """Return whether two heads of a token are keys of one softmax, or a head of the queries meets different heads."""
+    heads_of_queries, heads_of_keys = find_heads(pair.q), find_heads(pair.k)
+    if SEVERAL in (*pair.q.tokens.flat, *pair.k.tokens.flat) or heads_of_keys.max() > heads_of_queries.max():
+        return False  # such as learned keys, or keys of two projections
+    met = dict[int, set[int]]()
+    for place in np.ndindex(pair.weights.shape[:2]):
+        indices = pair.score_indices[place]
+        n, row, column = np.unravel_index(indices[indices >= 0], pair.scores.shape)
+        head_of = dict[int, int]()
+        for token, head in zip(pair.k.tokens[n, column].tolist(), heads_of_keys[n, column].tolist(), strict=True):
+            if token != NONE and head_of.setdefault(token, head) != head:
+                return True
+        for head in heads_of_queries[n, row].flat:
+            met.setdefault(head, set()).update(head_of.values())
+    return any(len(heads) > 1 for heads in met.values())
+
+
+def find_heads(rows: Rows) -> Array:
+    """Return the head of each row `[n r]`: the index of its vector among the different vectors of its token."""
+    heads_by_token = dict[int, dict[bytes, int]]()
+    heads = np.zeros_like(rows.tokens)
+    for place, token in np.ndenumerate(rows.tokens):
+        known = heads_by_token.setdefault(token, {})
+        heads[place] = known.setdefault(np.round(rows.values[0][place], DECIMALS).tobytes(), len(known))
+    return heads
 
 
 # What the pairs compute, in the axes of attention

@@ -449,13 +449,15 @@ def output_inputs(recording: Recording, output: Projection) -> Array:
 
 
 def answer_rows(recording: Recording) -> Array | None:
-    """Return the layer's first output in each run, `[runs tokens n]`; None unless it has one row per query token."""
+    """Return the layer's first output with one row per query token in each run, `[runs tokens n]`, or None."""
     role = recording.query_role
     examples, length, _ = recording.inputs_by_run[0][role].shape
-    outputs = [unlay(trace.outputs[0][1], recording.layer.inputs[role]) for trace in recording.traces if trace.outputs]
-    rows = [output.reshape(-1, output.shape[-1]) for output in outputs if output.ndim]
-    is_complete = len(rows) == len(recording.traces) and len(rows[0]) == examples * length
-    return np.array(rows) if is_complete else None
+    for outputs in zip(*(trace.outputs for trace in recording.traces), strict=False):
+        arrays = [unlay(array, recording.layer.inputs[role]) for _, array in outputs]
+        rows = [array.reshape(-1, array.shape[-1]) for array in arrays if array.ndim]
+        if rows and len(rows[0]) == examples * length:
+            return np.array(rows)
+    return None
 
 
 def are_close(array: Array, expected: Array, tolerance: float) -> bool:

@@ -22,6 +22,7 @@ from attn_exp import mistakes
 from attn_exp.arrays import Array
 from attn_exp.diagnosis.asking.case import Answer, Case, CaseAnswer, Seen, differs, predicted
 from attn_exp.diagnosis.asking.libraries import DIGITS
+from attn_exp.diagnosis.asking.offer import setup_of
 from attn_exp.diagnosis.recipes.candidates import Candidate, cache_change, compose_changes, everywhere
 from attn_exp.forms.pipeline import Setup, Step
 from attn_exp.mistakes.masks import add_to_hidden, fill_hidden, mask_weights
@@ -55,6 +56,8 @@ LIKELY = frozenset(
 """Mistakes that the search combines with each other."""
 INVERTED = "mask_inverted"
 """The mask mistake to which a fill or a second mask mistake may be added."""
+ROUND = 1e-4
+"""Hundreds of a number that people write may differ by this much from an integer."""
 LARGE_FILL = Candidate((), everywhere(fill_hidden(-1e9)))
 """A common replacement for -inf: harmless alone, but not in combination with other mistakes."""
 CLOSE_TOLERANCE = 1e-5
@@ -120,7 +123,8 @@ def fit_numbers(seen: Seen, fitted: dict[object, float | None]) -> Iterator[Cand
             number = fitted[key]
             if number is not None and is_plausible(make_candidate, number):
                 yield make_candidate(number)
-                yield from fixed_scale_for(case, number) if make_candidate is multiply_scores else ()
+                has_sizes = len({setup_of(case).size for case, _ in seen}) > 1
+                yield from fixed_scale_for(case, number, has_sizes) if make_candidate is multiply_scores else ()
                 break
 
 
@@ -142,13 +146,17 @@ def add_epsilon(exponent: float) -> Candidate:
     return Candidate(("sum_epsilon",), everywhere(with_epsilon(epsilon)), True, f"It is {epsilon:.4g}")
 
 
-def fixed_scale_for(case: Case, factor: float) -> Iterator[Candidate]:
-    """Yield the mistake of a constant scale that is this factor times the right scale at this head size."""
+def fixed_scale_for(case: Case, factor: float, has_sizes: bool) -> Iterator[Candidate]:
+    """Yield the mistake of a constant scale that is this factor times the right scale at this head size.
+
+    If all heads have one size, it must be a number that people write, or the root of one.
+    """
     stages = predicted(case.recipe, case.given)
     if stages is not None and stages["scores"].size:
         largest = np.unravel_index(np.abs(stages["scores"]).argmax(), stages["scores"].shape)
         scale = factor * float(stages["logits"][largest] / stages["scores"][largest])
-        if scale:  # 0 is not a scale
+        hundreds = [100 * number for number in (1 / scale, scale**-2.0)] if scale else []  # 0 is not a scale
+        if has_sizes or any(abs(number - round(number)) < ROUND for number in hundreds):
             yield Candidate(
                 ("scale_fixed",), everywhere(use_constant(scale)), True, f"They are divided by {1 / scale:.6g}"
             )
