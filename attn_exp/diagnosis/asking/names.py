@@ -188,8 +188,29 @@ def every_parameter(function: Any, name: str) -> list[inspect.Parameter]:
         if all(map(is_starred, parameters)):  # `*args, **kwargs` alone say nothing
             return parameters_behind_stars(function) or parameters
     except (TypeError, ValueError):
-        raise UserError(f"{name}: its parameters cannot be determined; wrap it in a function of q, k and v") from None
+        return parameters_in_docstring(function, name)
     return parameters
+
+
+def parameters_in_docstring(function: Any, name: str) -> list[inspect.Parameter]:
+    """Read the parameters from a signature in the docstring, as compiled functions have it.
+
+    Raises:
+        UserError: the docstring contains no parentheses, or prose in them.
+    """
+    docstring = getattr(function, "__doc__", None)
+    signature = re.search(r"\(([^()]*(?:\([^()]*\)[^()]*)*)\)", docstring if isinstance(docstring, str) else "")
+    parts = re.split(r",\s*", signature[1]) if signature else []
+    texts = [text for text in parts if re.match(r"\w", text)]
+    if signature is None or not all(re.fullmatch(r"\w+\s*(:.*)?(=.*)?", text, re.DOTALL) for text in texts):
+        raise UserError(f"{name}: its parameters cannot be determined; wrap it in a function of q, k and v")
+    return [parse_parameter(text) for text in texts]
+
+
+def parse_parameter(text: str) -> inspect.Parameter:
+    name_and_type, _, default = text.partition("=")
+    kind, name = inspect.Parameter.POSITIONAL_OR_KEYWORD, name_and_type.partition(":")[0].strip()
+    return inspect.Parameter(name, kind, default=default.strip() if default else inspect.Parameter.empty)
 
 
 def parameters_of_schema(schema: Any) -> list[inspect.Parameter]:

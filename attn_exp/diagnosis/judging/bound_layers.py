@@ -221,11 +221,11 @@ def make_offer(layer: Layer, arrays: Sequence[str], defaults: Mapping[str, Any])
 # The parameters of a layer, by name
 
 
-def name_matrices(layer: Layer, inside: Inside | None) -> Inside | None:
+def name_matrices(layer: Layer, inside: Inside) -> Inside | None:
     """Return the matrices that a layer's parameter names suggest, if they differ from those it computes with.
 
     `nn.Linear` stores weights as `[out in]`; the orientation of other weights is unknown. Returns None if a name is
-    missing or ambiguous or, without `inside`, if the number of heads is unclear.
+    missing or ambiguous.
     """
     told = [(name, np.asarray(array, float), False) for name, array in layer.weights.items()]
     parameters = told or list(parameters_of_layer(layer.target))
@@ -236,13 +236,6 @@ def name_matrices(layer: Layer, inside: Inside | None) -> Inside | None:
     arrays = arrays_by_role(parameters)
     if not {"W_q", "W_k", "W_v"} <= set(arrays):
         return None
-    if inside is None:
-        heads = layer.sizes.get("h", 0)
-        if len(arrays["W_q"]) * heads == len(arrays.get("W_o", ())):  # all heads share the same matrices
-            arrays |= {role: repeat_for_heads(array, heads) for role, array in arrays.items() if role[-1] in "qkv"}
-        width = arrays["W_q"].shape[1]
-        is_clear = heads and width % heads == 0 and are_linear
-        return Inside(arrays, heads, arrays["W_k"].shape[1] * heads // width, None) if is_clear else None
     for role, array in arrays.items():
         known = inside.arrays.get(role)
         if known is not None and array.ndim == known.ndim and len(array) < len(known):  # it is applied to each head

@@ -267,12 +267,12 @@ def check_observed(own: OwnFunction, observed: Observed, request: Request, check
 
 
 def check_unread(own: OwnFunction, observed: Observed, request: Request, check: Check, reason: str) -> Verdict:
-    verdict = check_named_weights(observed, None, request, check) or check_inside(own, observed, request, reason)[0]
+    verdict = check_inside(own, observed, request, reason)[0]
     verdict = leave_learned_scale_open(name_by_trace(verdict, observed, own, request), observed, own, request)
     return leave_unplaced_parameters(leave_cache_open(verdict, observed.layer), observed, own, request)
 
 
-def check_named_weights(observed: Observed, inside: Inside | None, request: Request, check: Check) -> Verdict | None:
+def check_named_weights(observed: Observed, inside: Inside, request: Request, check: Check) -> Verdict | None:
     """Check with the weights that parameter names suggest; return the verdict only if it names a mistake."""
     named = name_matrices(observed.layer, inside)
     if named is None:

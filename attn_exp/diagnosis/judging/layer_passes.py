@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -34,15 +34,15 @@ from attn_exp.diagnosis.judging.bound_layers import (
     read_inside,
     sum_to_one,
 )
+from attn_exp.diagnosis.judging.inside import is_normed
 from attn_exp.diagnosis.judging.unasked import with_state
 from attn_exp.diagnosis.observe.cores import Pair, find_constant_ratio, find_factor, is_split_mixed
 from attn_exp.diagnosis.observe.matrices import (
     UnreadMatricesError,
-    answer_rows,
     are_close,
     read_projection,
 )
-from attn_exp.diagnosis.observe.recording import NONE, Recording, lay, record_once, unlay
+from attn_exp.diagnosis.observe.recording import NONE, Recording, lay, unlay
 from attn_exp.diagnosis.observe.trace import find_ancestors
 from attn_exp.diagnosis.recipes.candidates import what_mistakes_compute
 from attn_exp.errors import NOT_VERIFIED
@@ -57,8 +57,6 @@ Step = Callable[[int, Any], dict[str, Any]]
 CAUSAL = "causal_ignored"
 SCALE = ("scale_by", "scale_other", "scale_fixed", "scale_multiplied", "scale_twice")
 """Prefixes of the names of mistakes that change the factor of the scores, not that of the weights."""
-KNOWN_NORM = re.compile(r"<class 'torch\.nn\.\S*\.(LayerNorm|RMSNorm)'")
-"""Norms of each row, which a check omits without reporting them."""
 OUTSIDE = ("`projections`", "`scores`")
 """The first words of open points about layers that the definition does not cover."""
 DECODING = "decoding with a cache"
@@ -114,28 +112,12 @@ def list_proven_mistakes(verdict: Verdict, observed: Observed, request: Request)
     scales = [read_scale(recording, pair) for pair in pairs]
     if not verdict.right_under and np.allclose(scales, width**-0.5) and pairs[0].q.values[0].shape[-1] < width:
         yield "scale_by_sqrt_d_model"
-    if request.positions and not verdict.unexplained and ignores_order(observed):
-        yield "position_missing"
 
 
 def read_scale(recording: Recording, pair: Pair) -> float:
     """Return the factor of the scores, whatever is added to them."""
     ratios = [find_constant_ratio(after, before) or 1.0 for before, after in pairwise(pair.between)]
     return float(np.prod([find_factor(recording, pair.q), find_factor(recording, pair.k), *ratios]))
-
-
-def ignores_order(observed: Observed) -> bool:
-    """Return whether the outputs of later tokens depend on the first two tokens, but not on their order."""
-    recording, inputs = observed.recording, observed.recording.inputs_by_run[0]
-    turned = {role: array[:, [1, 0, *range(2, array.shape[1])]] for role, array in inputs.items()}
-    changed = {role: np.concatenate([-array[:, :2], array[:, 2:]], axis=1) for role, array in inputs.items()}
-    traces = [record_once(observed.layer, arrays, {}, {}) for arrays in (inputs, turned, changed)]
-    answers = answer_rows(replace(recording, traces=traces))
-    if answers is None:
-        return False
-    by_token = answers.reshape(3, len(inputs[recording.query_role]), -1, answers.shape[-1])
-    right, after_turn, after_change = by_token[:, :, 2:]
-    return are_close(after_turn, right, CLOSE) and not are_close(after_change, right, CLOSE)
 
 
 def leave_unplaced_parameters(verdict: Verdict, observed: Observed, own: OwnFunction, request: Request) -> Verdict:
@@ -169,9 +151,10 @@ def leave_learned_scale_open(verdict: Verdict, observed: Observed, own: OwnFunct
              if array.size in sizes and re.search("scale|temp|tau", path)]  # fmt: skip
     names += [path for path in find_omitted_norms(observed)  # of queries or keys, such as `q_norm`
               if re.search(r"(?i)(?:^|[._])(?:qk?|k|query|key)(?:_|norm|ln|$)", path)]  # fmt: skip
+    names += ["scale"] if is_normed(observed) else []
     if not names:
         return verdict
-    point = f"scale `{names[0]}` (learned: the scores are multiplied by a factor other than 1 / sqrt(d))"
+    point = f"scale `{names[0]}` (learned, or beside a norm: the scores are not multiplied by 1 / sqrt(d))"
     return leave_mistakes_open(verdict, "attention with a learned scale", point)
 
 
@@ -195,9 +178,7 @@ def find_unused_parameters(observed: Observed) -> list[str]:
 
 
 def report_omitted_norms(verdict: Verdict, observed: Observed, own: OwnFunction, request: Request) -> Verdict:
-    points = [f"norm `{name}` (left out: only the attention is checked)"
-              for name, module in find_omitted_norms(observed).items()
-              if not KNOWN_NORM.match(str(type(module)))]  # fmt: skip
+    points = [f"norm `{name}` (left out: only the attention is checked)" for name in find_omitted_norms(observed)]
     return with_unverified(verdict, *points) if verdict.passed else verdict
 
 
@@ -317,9 +298,14 @@ def check_prompt(verdict: Verdict, layer: Layer, case: Case, request: Request, w
     """
     right, x = expected(case)["output"], case.given.x
     is_emptied = bool({"cache", "start"} & layer.keywords.keys())  # a cache that `use_cache` fills goes on growing
-    if not (is_emptied and request.is_causal) or x is None or {"mask", "position_ids"} & layer.keywords.keys():
+    is_masked_by_caller = "mask" in layer.keywords and "mask=causal" not in verdict.right_under
+    if not (is_emptied and request.is_causal) or x is None or is_masked_by_caller or "position_ids" in layer.keywords:
         return verdict
-    output = decode(layer, x, next(islice(find_ways(layer), way, None)), PROMPT)  # a new way has an empty cache
+    empty_again = (next(islice(find_ways(layer), way, None)) for _ in range(2))  # a new way has an empty cache
+    later = decode(layer, x, next(empty_again), (0, 1, 2, TOKENS))
+    if later is not None and not are_close(later, right, CLOSE):
+        verdict = with_unverified(verdict, "several tokens at once after others in its `cache`")
+    output = decode(layer, x, next(empty_again), (0, *range(PROMPT, TOKENS + 1)))
     if output is None or are_close(output, right, CLOSE):
         return verdict
     unmasked = replace(case.with_masks(()), given=replace(case.given, x=x[:, :PROMPT]))
@@ -362,12 +348,12 @@ def find_cache(returned: Any) -> Any:
     return next(iter([*nested, *others[::-1]]), None)
 
 
-def decode(layer: Layer, x: Array, step: Step, first: int = 1) -> Array | None:
-    """Return the outputs `[b t m]` of the `first` tokens at once, and of the rest one by one; None if a call fails."""
+def decode(layer: Layer, x: Array, step: Step, bounds: Sequence[int] = range(TOKENS + 1)) -> Array | None:
+    """Return the outputs `[b t m]` of calls with the tokens between two `bounds` each; None if a call fails."""
     axes, last, outputs = layer.inputs["x"], None, list[Array]()
     try:
         with held():
-            for start, end in pairwise([0, *range(first, x.shape[1] + 1)]):
+            for start, end in pairwise(bounds):
                 last = layer.call({"x": layer.convert(lay(x[:, start:end], axes))}, step(start, last))
                 output = unlay(next(iter(collect_arrays(last).values())), axes)
                 outputs.append(np.asarray(output.detach() if hasattr(output, "detach") else output, float))

@@ -1,13 +1,11 @@
-"""Wrap a user's function or layer as a form of a run.
+"""Wrap a user's function as a form of a run.
 
 `bind` finds out how to call it and returns an `OwnForm`, which passes a run's q, k and v, or its x and matrices, under
-the function's argument names, and converts the result to a `Trace`. A PyTorch layer becomes a function of x and
-matrices (`as_function`): the matrices of the run are written into its parameters before each call.
+the function's argument names, and converts the result to a `Trace`.
 """
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -15,22 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from attn_exp.arrays import Array, Arrays, Shape
+from attn_exp.arrays import Array, Shape
 from attn_exp.config.schema import Config
 from attn_exp.config.spelling import spelled
 from attn_exp.diagnosis.asking.case import Answer, Case
-from attn_exp.diagnosis.asking.libraries import DTYPES, load_library
-from attn_exp.diagnosis.asking.offer import Offer
-from attn_exp.diagnosis.asking.questions import Inside
+from attn_exp.diagnosis.asking.libraries import DTYPES
 from attn_exp.diagnosis.asking.request import Request, repeat_pattern
-from attn_exp.diagnosis.bind.binding import bind_layer
 from attn_exp.diagnosis.calling import ways_to_call
-from attn_exp.diagnosis.calling.call import Bound, Caller
-from attn_exp.diagnosis.calling.signatures import MATRICES
-from attn_exp.diagnosis.judging.bound_layers import bound_layer, observe, read_inside
+from attn_exp.diagnosis.calling.call import Caller
 from attn_exp.diagnosis.judging.check import check
 from attn_exp.diagnosis.judging.check_layer import is_layer
-from attn_exp.diagnosis.observe.matrices import UnreadMatricesError
 from attn_exp.errors import OwnCodeError, UserError, first_line
 from attn_exp.experiment.compare import prepare
 from attn_exp.experiment.executing import find_type
@@ -181,8 +173,12 @@ def bind(settled: Settled, settings: Mapping[str, Any], seed: int) -> OwnForm:
     with held(), warnings.catch_warnings(), np.errstate(all="ignore"):
         function = replace(find_function(settled.form), target=str(settled.form))
         warnings.simplefilter("ignore")
-        layer = as_function(function, request) if is_layer(function.function) else None
-        tried = ways_to_call.how_to_call(function, request, layer)
+        if is_layer(function.function):
+            raise UserError(
+                f"{settled.form} is a layer with matrices of its own; a form is a function of q, k and v, or of x and "
+                "W_q, W_k, W_v and W_o; `attn-exp check` takes layers"
+            )
+        tried = ways_to_call.how_to_call(function, request)
     return OwnForm(function, tried.caller, request, tried.answer.dtype)
 
 
@@ -247,113 +243,3 @@ def prepared_with_code(config: Config) -> tuple[Config, Problem, tuple[Settled, 
         UserError: the settings do not fit the problem, or a function cannot be imported or called.
     """
     return prepare(config, bind=bind if any_named(variant.form for variant in config.variant.values()) else None)
-
-
-# A PyTorch layer as a form of a run: a function of x and the run's matrices, written into its parameters
-
-
-def as_function(own: OwnFunction, request: Request) -> Bound:
-    """Wrap a layer class or instance as a function of x, weight matrices, biases and the number of heads.
-
-    A class is built with the sizes of its inputs, once for all calls with these; an instance must already have them.
-    """
-    built = dict[Shape, tuple[Bound, Inside]]()
-
-    def call(x: Any, num_heads: int, **arguments: Any) -> Any:
-        matrices = {name: arguments.pop(name) for name in MATRICES if arguments.get(name) is not None}
-        size = matrices["W_q"].shape[1] // num_heads
-        sizes = (num_heads, size, matrices["W_k"].shape[1] // size)
-        if sizes not in built:
-            built[sizes] = build_layer(own, replace(request, head=num_heads, size=size, kv_head=sizes[2]))
-        layer, inside = built[sizes]
-        built[sizes] = layer, write_matrices(layer.origin, inside, add_neutral_matrices(matrices, inside))
-        return call_module(layer, x, arguments)
-
-    layer, inside = build_layer(own, request)
-    matrices = {name: name for name in MATRICES if name in inside.arrays}
-    keywords = {role: name for role, name in layer.offer.parameters.items() if role not in ("x", "memory")}
-    offer = Offer(
-        False, {"x": "x", **matrices, "heads": "num_heads", **keywords}, (), dict.fromkeys([*keywords, "W_o"])
-    )
-    return Bound(call, own.function, offer, unknown=())
-
-
-def build_layer(own: OwnFunction, request: Request) -> tuple[Bound, Inside]:
-    """Build a layer and read its matrices.
-
-    Raises:
-        UserError: the matrices cannot be read or written, or the layer has norms or residuals around its attention.
-    """
-    layer = bind_layer(own, request)
-    try:
-        inside, _ = read_inside(observe(layer))
-    except UnreadMatricesError as error:
-        raise UserError(f"{own.name} cannot be a form: {error}") from error
-    if inside.around is not None:
-        raise UserError(f"{own.name} cannot be a form: it has {inside.around}, which a run does not support")
-    if not hasattr(layer.target, "named_parameters"):
-        raise UserError(f"{own.name} cannot be a form: matrices can be written only into PyTorch modules")
-    return bound_layer(layer, inside), Inside(inside.arrays, inside.heads, inside.groups)
-
-
-def add_neutral_matrices(matrices: Mapping[str, Any], inside: Inside) -> dict[str, Array]:
-    """Convert matrices to NumPy; where the run has none, use an identity matrix or a bias of zeros."""
-    arrays = {name: load_library("torch").back(matrix) if hasattr(matrix, "detach") else matrix
-              for name, matrix in matrices.items()}  # fmt: skip
-    for name, array in inside.arrays.items():
-        arrays.setdefault(name, np.eye(*array.shape) if array.ndim > 1 else np.zeros_like(array))
-    return arrays
-
-
-def call_module(layer: Bound, x: Any, keywords: Mapping[str, Any]) -> Any:
-    """Call a module in the dtype of x, then make it float64 again: the next matrices must be written exactly."""
-    tensor = x if hasattr(x, "detach") else load_library("torch").into(x, str(x.dtype))
-    layer.origin.to(tensor.device, tensor.dtype)
-    with sys.modules["torch"].no_grad():
-        output = layer.call(tensor if tensor.ndim == len("btm") else tensor[None], **keywords)
-    layer.origin.double()
-    return output
-
-
-def write_matrices(module: Any, inside: Inside, arrays: Arrays) -> Inside:
-    """Write matrices and biases into the parameters from which they were read; return the updated `Inside`.
-
-    Raises:
-        UserError: a matrix was not found in the parameters, or its shape differs.
-    """
-    known = dict(inside.arrays)
-    for name, array in arrays.items():
-        if name not in known or known[name].shape != array.shape:
-            there = list(known[name].shape) if name in known else "nothing"
-            raise UserError(f"{name}: the module has {there}, but the run has {list(array.shape)}")
-        if not replace_columns(module, known[name].T, array.T):
-            raise UserError(f"{name} was not found in the parameters of the module")
-        known[name] = array
-    return replace(inside, arrays=known)
-
-
-def replace_columns(module: Any, old: Array, new: Array) -> bool:
-    """Overwrite the columns of a matrix, given as rows, in all parameters; return whether every one was found.
-
-    A parameter may contain several matrices, and each column of a matrix as a row or as a column.
-    """
-    missing = set(range(len(new)))
-    for parameter in module.parameters():
-        numbers = parameter.detach().double().cpu().numpy()
-        for lines in (numbers, numbers.T) if new.ndim > 1 and numbers.ndim > 1 else (numbers,):
-            if lines.shape[1:] == new.shape[1:] and lines.ndim == new.ndim:
-                for column, place in find_lines(lines, old).items():
-                    lines[place] = new[column]
-                    missing.discard(column)
-        parameter.data.copy_(parameter.new_tensor(numbers))
-    return not missing
-
-
-def find_lines(lines: Array, wanted: Array) -> dict[int, int]:
-    """Map the index in `wanted` of each row (or number) that `lines` also contains to its index in `lines`."""
-    places = dict[int, int]()
-    for index, line in enumerate(wanted):
-        is_equal = np.isclose(lines, line, rtol=1e-9, atol=0).reshape(len(lines), -1).all(axis=1)
-        if is_equal.any():
-            places[index] = int(is_equal.argmax())
-    return places
