@@ -88,8 +88,7 @@ def test_the_list_names_every_room() -> None:
 
 @pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_a_room_imports_only_from_rooms_above_it(path: Path) -> None:
-    below = ORDER[ORDER.index(room(path)) + 1 :]
-    assert not rooms_used(path) & set(below)
+    assert not rooms_used(path) & set(ORDER[ORDER.index(room(path)) + 1 :])
 
 
 def test_the_list_names_every_room_of_diagnosis_and_to_open_one_imports_nothing() -> None:

@@ -240,8 +240,7 @@ def test_values_are_registered_by_name() -> None:
 
 def test_a_file_is_registered_and_the_command_names_it(here: Path) -> None:
     attn_exp.register("mine.py")
-    found = attn_exp.run("mask=mine")
-    assert found.command == "python -m attn_exp --with mine.py mask=mine"
+    assert attn_exp.run("mask=mine").command == "python -m attn_exp --with mine.py mask=mine"
 
 
 @dataclass(frozen=True)

@@ -108,8 +108,7 @@ def test_more_than_a_thousand_numbers_are_a_large_array(rows: int, columns: int,
     listed, arrays = [[0.5] * columns] * rows, dict[str, Any]()
     for value in (listed, tuple(listed), np.array(listed)):
         assert (as_numbers(value) is not None) == is_large
-    words = [as_numbers(value) for value in (["a"] * 1001, [*listed, [1.0]], [10**400] * 1001)]
-    assert words == [None] * 3
+    assert [as_numbers(value) for value in (["a"] * 1001, [*listed, [1.0]], [10**400] * 1001)] == [None] * 3
     settings = {"notes": [listed, "a"], "head": 2}
     named = extract_arrays(settings, arrays)
     assert (named != settings) == (len(arrays) == 1) == is_large and restore_arrays(named, arrays) == settings

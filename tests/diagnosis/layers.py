@@ -117,6 +117,3 @@ class OfConfig(nn.Module):
     def forward(self, x: Any) -> Any:
         q, k, v = (split(part, self.heads_in_all) for part in self.c_attn(x).chunk(3, -1))
         return self.drop(self.c_proj(merge(F.scaled_dot_product_attention(q, k, v, is_causal=True))))
-
-
-layer = ListOfHeads(12, 3)

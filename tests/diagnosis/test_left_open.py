@@ -90,6 +90,27 @@ class OfPlaces(nn.Module):
 """
 
 
+ARGUMENTS = """
+import numpy as np
+
+
+def make(q, k, v, is_causal=False, scale=None, return_weights=False, **options):
+    scores = q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5
+    allowed = np.tril(np.ones(scores.shape[-2:], bool))
+    BODY
+    powers = np.exp(scores - scores.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True) @ v
+"""
+USUAL = "scores = q @ k.swapaxes(-1, -2) * (scale or q.shape[-1] ** -0.5)"
+HIDDEN = "scores = np.where(allowed | (not is_causal), scores, -np.inf)"
+LOST = {
+    "`is_causal` together with `scale`": f"{HIDDEN} if is_causal else (scale or 1 / q.shape[-1] ** 0.5) * (q @ k.mT)",
+    "argument `return_weights`": f"{USUAL}; {HIDDEN.replace('is_causal', '(is_causal and not return_weights)')}",
+    "argument `options`": f"{USUAL}; {HIDDEN}; scores = scores + options.get('past', 0)",
+}
+"""What is lost where two arguments meet, or with an option that should change nothing."""
+
+
 def checked(code: str, folder: Path, *words: str) -> attn_exp.Verdict:
     path = folder / f"layer{len(list(folder.iterdir()))}.py"  # bytecode of a changed file may be as old as the file
     path.write_text(code, encoding="utf-8")
@@ -108,6 +129,14 @@ def test_additive_attention_is_left_open_by_name(tmp_path: Path) -> None:
     assert checked(code, tmp_path, "ignore=[scores,projections]").passed
     with pytest.raises(attn_exp.UserError, match="neither scores nor weights"):
         checked(ADDITIVE.replace("SOFTMAX", "sigmoid()"), tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("left", LOST)
+def test_what_only_two_arguments_or_an_option_lose_is_left_open(left: str, tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(ARGUMENTS.replace("BODY", LOST[left]), encoding="utf-8")
+    verdict = attn_exp.check(f"{tmp_path / 'own.py'}:make")
+    assert [one.split(" (")[0] for one in verdict.not_verified] == [left], verdict
 
 
 @pytest.mark.long

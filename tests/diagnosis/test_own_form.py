@@ -64,6 +64,11 @@ def narrow(q, k, v):
 def greedy(q, k, v):
     q[...] = k[...] = v[...] = 7.0
     return v
+
+
+class Layer:
+    def __call__(self, x):
+        return x
 """
 
 
@@ -129,6 +134,7 @@ def test_a_function_without_an_answer_is_a_row_that_says_so(name: str, reason: s
         ("none.py:heads", "none.py: there is no such .py file"),
         ("no_such_package:heads", "no_such_package cannot be imported: ModuleNotFoundError"),
         ("mine.py:weigh", "weigh takes scores; expected q, k, v"),
+        ("mine.py:Layer", "mine.py:Layer is a layer with matrices of its own"),
     ],
 )
 def test_what_cannot_be_called_is_said_in_one_line(function: str, message: str) -> None:

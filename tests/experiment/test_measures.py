@@ -156,8 +156,7 @@ def test_what_does_not_sum_to_one_has_no_entropy() -> None:
     assert math.isnan(row.entropy)
     assert math.isnan(row.effective_keys)
     assert 0 < row.largest_weight < 1
-    sink = comparison("score=sink", "variant=[matrix,blockwise]").rows
-    assert all(math.isnan(row.entropy) for row in sink)
+    assert all(math.isnan(row.entropy) for row in comparison("score=sink", "variant=[matrix,blockwise]").rows)
     assert not math.isnan(comparison("mask=causal", "mistake=causal_strict", "variant=[matrix]").rows[0].entropy)
     assert math.isnan(comparison("mask=padding", "mask.padding.lengths=0", "variant=[matrix]").rows[0].entropy)
 

@@ -121,8 +121,7 @@ def test_arrows_move_and_escape_ends(opened: Tab, tmp_path: Path) -> None:
     said(opened, 1, 1, "walk-1-scores")
     opened.press("ArrowRight", "ArrowRight", "ArrowRight")
     assert opened.ask("document.querySelector('.why').textContent").startswith("S[she, coffee] = ")
-    stops = "document.querySelectorAll('#walk-1-scores td[tabindex=\"0\"]').length"
-    assert opened.ask(stops) == 1
+    assert opened.ask("document.querySelectorAll('#walk-1-scores td[tabindex=\"0\"]').length") == 1
     opened.press("Escape")
     assert opened.ask("document.querySelectorAll('.why, .source, .asked').length") == 0
     assert opened.violations() == []

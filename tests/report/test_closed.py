@@ -34,8 +34,8 @@ STRENGTHS = """Array.from(document.querySelectorAll('#weights td, [id$="-weights
 @pytest.mark.long
 def test_a_causal_mask_closes_what_lies_above_the_diagonal_in_every_table(opened: Tab, tmp_path: Path) -> None:
     show(opened, tmp_path, "variant=[looped,multi_head]", "mask=causal", "head=2")
-    tables = opened.ask(f"({MASKED})('#large table, .of-a table')")
-    assert tables == [UPPER] * 4  # of the map, and in the walks of one head and two
+    # of the map, and in the walks of one head and two
+    assert opened.ask(f"({MASKED})('#large table, .of-a table')") == [UPPER] * 4
     opened.ask("attention.choose({ show: 1, with: 0 })")
     assert opened.ask(f"({MASKED})('#large table')")[:3] == [UPPER] * 3  # of both, and of their difference
     assert opened.ask(f"({MASKED})('.step[id*=masked] table')") == [UPPER] * 3

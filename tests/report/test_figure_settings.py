@@ -129,5 +129,4 @@ def test_a_wrong_name_is_refused_before_anything_is_computed(words: str, said: s
 
 def test_an_installed_font_is_used_and_others_stand_in_for_what_it_lacks() -> None:
     drawing = drawings_of(tokens(HARD[0], 6.3, 'figures.font="DejaVu Serif"'))["weights"]
-    families = drawing.axes[0].texts[0].get_fontfamily()
-    assert families[:2] == ["DejaVu Serif", "DejaVu Sans"]
+    assert drawing.axes[0].texts[0].get_fontfamily()[:2] == ["DejaVu Serif", "DejaVu Sans"]

@@ -92,8 +92,7 @@ def test_what_no_mistake_explains_shows_the_output_alone() -> None:
     assert not verdict.passed
     assert verdict.mistakes == ()
     assert verdict.smallest is not None
-    known = {stage.name for stage in verdict.smallest.stages if stage.mine}
-    assert known <= {"context", "output"}
+    assert {stage.name for stage in verdict.smallest.stages if stage.mine} <= {"context", "output"}
     assert "at the latest; its earlier stages are not known" in (run / "report.md").read_text()
 
 

@@ -103,8 +103,7 @@ def test_rounding_is_carried_through(home: Path) -> None:
 
 def test_a_class_gets_numbers_of_its_own_from_small_whole_ones(home: Path) -> None:
     Path("class.csv").write_text("name\nAda Lovelace\nAlan\nAda Lovelace\n")
-    text = write_sheets([*DRAWN, "names=class.csv", "variant=[matrix]", "to=class"])
-    assert text.startswith("3 sheets")
+    assert write_sheets([*DRAWN, "names=class.csv", "variant=[matrix]", "to=class"]).startswith("3 sheets")
     keys = json.loads(Path("class/key.json").read_text())["keys"]
     assert [one["student"] for one in keys] == ["Ada Lovelace", "Alan", "Ada Lovelace (2)"]
     assert len({json.dumps(one["numbers"]) for one in keys}) == 3

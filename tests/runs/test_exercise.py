@@ -75,8 +75,7 @@ def test_blanks_have_the_shape_that_check_takes(tmp_path: Path) -> None:
     assert heads.check({"weights": right}).passed
     turned = attn_exp.sheet(*WORDS, transposed=True)
     assert list(turned.blank("output").columns) == ["The", "cat", "sat"]
-    output = turned.paper.blanks[-1].right[0]
-    assert turned.check(output=output.T).passed
+    assert turned.check(output=turned.paper.blanks[-1].right[0].T).passed
     file = tmp_path / "answers.csv"
     file.write_text(answers.format_answers(turned.paper, filled=True))
     assert turned.check(str(file)).message == "all right"

@@ -104,8 +104,7 @@ def test_a_folder_that_cannot_be_read_is_one_line_that_says_why(text: str, tmp_p
     (add(tmp_path, "a") / "run.json").write_text(text)
     add(tmp_path, "b", "head=2")
     add(tmp_path, "c", "head=2")
-    lines = table(page(tmp_path))
-    assert lines[-1] == ["a run (cannot be read)", WRONG[text], ""]
+    assert table(page(tmp_path))[-1] == ["a run (cannot be read)", WRONG[text], ""]
     assert "The same for all: head=2." in (tmp_path / "index.html").read_text()
     assert f"cannot be read  {WRONG[text][:45]}" in re.sub("  +", "  ", stored.list_runs([str(tmp_path)]))
 

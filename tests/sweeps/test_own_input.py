@@ -48,8 +48,7 @@ def test_a_file_that_has_changed_is_read_anew(words: tuple[str, ...], capsys: py
     before = rows("projections=file", *words)
     assert rows("projections=file", *words) == before
     write("one", 99)
-    after = rows("projections=file", *words)
-    assert after[0]["entropy"] != before[0]["entropy"]
+    assert rows("projections=file", *words)[0]["entropy"] != before[0]["entropy"]
     capsys.readouterr()
     assert cli.obey(["rerun", "outputs/sweeps/it", "1"]) == cli.DONE
     assert capsys.readouterr().err == ""

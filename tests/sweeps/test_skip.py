@@ -22,8 +22,7 @@ NAMES = {"head": 4, "scale": True, "seed": 7, "title": "a b", "kv_head": None}
 )  # fmt: skip
 def test_expressions_mean_what_they_mean_in_python(text: str) -> None:
     text = text.replace("kv_head is_none", "kv_head == null")
-    expected = bool(eval(text, {"null": None}, dict(NAMES)))  # the meaning to hold ours to
-    assert parse_condition(text).holds(NAMES) is expected
+    assert parse_condition(text).holds(NAMES) is bool(eval(text, {"null": None}, dict(NAMES)))
 
 
 @pytest.mark.parametrize(

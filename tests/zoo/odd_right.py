@@ -28,10 +28,6 @@ def odd_letters(values: Array, keys: Array, queries: Array) -> dict[str, Array]:
     return {"scores": scores, "weights": weights, "output": np.einsum("wvus,wvst->wvut", weights, values)}
 
 
-def many_keywords(query: Array, key: Array, value: Array, **kwargs: Any) -> Any:
-    return softmax(query @ key.swapaxes(-1, -2) * kwargs.get("scale", query.shape[-1] ** -0.5)) @ value
-
-
 def powers_in_order(q: Array, k: Array, v: Array) -> Any:
     """Sums over keys sorted by their logits."""
     scores = (q @ k.swapaxes(-1, -2)) / np.sqrt(q.shape[-1])
@@ -174,7 +170,6 @@ def batched_layer(x: Array, W_q: Array, W_k: Array, W_v: Array, num_heads: int =
 RIGHT = [
     *wide_heads.RIGHT,
     Case("", odd_letters),
-    Case("", many_keywords),
     Case("", powers_in_order),
     Case("", by_tanh),
     Case("", quarter_turns),

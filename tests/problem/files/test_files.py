@@ -89,8 +89,7 @@ def test_what_is_written_is_read(name: str, tmp_path: Path) -> None:
 def test_a_first_line_that_may_be_numbers_stays_one(content: str, tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_text(content)
-    started = begin(f"embeddings.file={path}")
-    assert len(started.stages["x"]) == 2
+    assert len(begin(f"embeddings.file={path}").stages["x"]) == 2
 
 
 @pytest.mark.parametrize("kind", ["float16", "float32", "int8", "uint16", "int64", "longdouble"])

@@ -217,8 +217,7 @@ def test_names_of_earlier_checkpoints_are_read(tmp_path: Path) -> None:
     write_bert(tmp_path)
     today = comparison(*words)
     earlier(tmp_path)
-    found = comparison(*words)
-    assert np.array_equal(found.problem.x, today.problem.x)  # type: ignore[arg-type] # both are there
+    assert np.array_equal(comparison(*words).problem.x, today.problem.x)  # type: ignore[arg-type] # both are there
     arrays = load_file(tmp_path / "model.safetensors")
     arrays["bert.embeddings.LayerNorm.weight"] = np.ones(8, np.float32)
     save_file(arrays, tmp_path / "model.safetensors")
