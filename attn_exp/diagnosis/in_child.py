@@ -52,7 +52,8 @@ def checked(words: Sequence[str]) -> tuple[str, int]:
         UserError: a function or setting does not exist, or a check cannot use a setting.
         FaultError: attn_exp itself raised an error, here or in the child.
     """
-    seconds, words = read_timeout(words), join_against(["--verbose" if word == "-v" else word for word in words])
+    seconds = read_timeout(words)
+    words = join_against(["--verbose" if word == "-v" else word for word in words])
     rest = [word for word in words if not word.startswith(TIMEOUT_SETTING)]
     if find_target(rest).endswith(".py"):
         return check_file(rest, seconds)

@@ -337,7 +337,8 @@ class Call:
 
     def __call__(self, inputs: Mapping[str, Any], keywords: Mapping[str, Any]) -> Any:
         neutral = {role: convert_value(value, self.convert) for role, value in self.neutral_values(inputs).items()}
-        names, parameters = {**self.arguments.keywords, **self.arguments.arrays}, self.arguments.parameters
+        names = {**self.arguments.keywords, **self.arguments.arrays}
+        parameters = self.arguments.parameters
         narrowed = {role: self.convert(np.asarray(value)) if hasattr(value, "dtype") else value
                     for role, value in keywords.items() if not self.attempt.wide}  # fmt: skip
         by_role = {**self.arguments.fixed, **neutral, **keywords, **narrowed, **inputs}

@@ -360,7 +360,8 @@ def describe_factory(target: OwnFunction, layer_error: str) -> str:
     )
     constructor = f"target{draft_arguments(owner) if inspect.isclass(owner) else ''}"
     imports, random_array = EXAMPLES[library_of_kind(kind, owner)]
-    lines, key = [f"layer = {constructor}", *(["layer = layer.double().eval()"] if kind == "torch" else [])], ""
+    lines = [f"layer = {constructor}", *(["layer = layer.double().eval()"] if kind == "torch" else [])]
+    key = ""
     if kind == "haiku":  # a module exists only inside hk.transform
         lines = [f"layer = hk.transform(lambda {', '.join(arrays)}: {constructor}({given}))"]
         imports, key, given = f"import haiku as hk\n{imports}", "jax.random.PRNGKey(0), ", ", ".join(arrays)

@@ -233,7 +233,8 @@ def as_ones_and_zeros(caller: Caller, role: str, case: Case) -> Caller:
     if masking.kind != "added" or is_near(caller, with_lowest(case), case.right):
         return caller
     with_ones = replace(caller, **{role: replace(masking, kind="ones and zeros")})
-    hidden, seen = with_ones(case).output, with_ones(case.with_masks(case.recipe.rules.masks[:-1])).output
+    hidden = with_ones(case).output
+    seen = with_ones(case.with_masks(case.recipe.rules.masks[:-1])).output
     if hidden is None or seen is None or hidden.shape != seen.shape or np.array_equal(hidden, seen):
         return caller
     return with_ones if np.allclose(hidden, seen) else caller

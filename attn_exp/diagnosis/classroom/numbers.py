@@ -91,7 +91,8 @@ def catalogue(sheet: Sheet) -> list[Prediction]:
         UserError: the results would not fit in memory.
     """
     head, rows, keys = sheet.settled.head, len(sheet.problem.tokens), sheet.problem.keys
-    needed, purpose = MATRICES * long_runs.FLOAT_BYTES * head * rows * keys, "to compute every known mistake"
+    needed = MATRICES * long_runs.FLOAT_BYTES * head * rows * keys
+    purpose = "to compute every known mistake"
     long_runs.refuse_too_large(
         [long_runs.Estimate(needed, f"embeddings.tokens={rows}", purpose, "explain fewer tokens")]
     )

@@ -235,7 +235,8 @@ def format_call(own: OwnFunction, caller: Caller, case: Case, answer: Answer) ->
     arguments = {name: values_by_role[role] for role, name in parameters.items() if role in values_by_role}
     positional = [parameters[role] for role in caller.offer.positional]
     if isinstance(caller.function, Adapter):
-        arguments, positional = caller.function.arguments(**arguments), list(caller.function.positional)
+        arguments = caller.function.arguments(**arguments)
+        positional = list(caller.function.positional)
     module = find_module(own)
     lines = [f"from {module} import {own.name.split('.')[0]}"] * bool(module) + [IMPORTS[caller.library.name]]
     call_arguments = []

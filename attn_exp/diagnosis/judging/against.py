@@ -380,10 +380,7 @@ def compare_by_definition(both: Both, request: Request) -> Verdict:
     """Compare two functions that cannot run the same cases, by their verdicts."""
     names, verdicts = (both[0].name, both[1].name), [side.verdict for side in both]
     why = "their matrices cannot be exchanged" if takes_same_input(both) else "one takes q, k, v and the other x"
-    findings = [
-        Finding("the same input", ABSENT, f"{why}, so each is compared with the definition on its own input"),
-        *compare_findings(both),
-    ]
+    findings = [Finding("the same input", ABSENT, f"{why}, so each is compared with the definition on its own input")]
     reasons, wrong = differing_rules(both), [is_unlike_definition(verdict) for verdict in verdicts]
     if any(wrong) and (not all(wrong) or verdicts[0].mistakes != verdicts[1].mistakes or not verdicts[0].mistakes):
         phrases = [
@@ -393,19 +390,6 @@ def compare_by_definition(both: Both, request: Request) -> Verdict:
         reasons.append("; ".join(phrases))
     left_open = () if all(verdict.outcome == RIGHT for verdict in verdicts) else (f"the same input ({why})",)
     return decide(conclude(names, verdicts, request, reasons, findings), left_open)
-
-
-def compare_findings(both: Both) -> Iterator[Finding]:
-    """Yield a finding for each kind of case in which both were compared with the definition."""
-    first, second = ({finding.question: finding.state for finding in side.verdict.findings} for side in both)
-    for question, state in first.items():
-        states = [state, second.get(question, "")]
-        if states == [HELD, HELD]:
-            yield Finding(question, HELD)
-        elif states == [BROKEN, BROKEN]:
-            yield Finding(question, HELD, "neither follows the definition")
-        elif set(states) == {HELD, BROKEN}:
-            yield Finding(question, BROKEN, f"{both[states.index(BROKEN)].name} does not follow the definition")
 
 
 def conclude(

@@ -221,11 +221,11 @@ def make_offer(layer: Layer, arrays: Sequence[str], defaults: Mapping[str, Any])
 # The parameters of a layer, by name
 
 
-def name_matrices(layer: Layer, inside: Inside) -> Inside | None:
+def name_matrices(layer: Layer, inside: Inside | None) -> Inside | None:
     """Return the matrices that a layer's parameter names suggest, if they differ from those it computes with.
 
     `nn.Linear` stores weights as `[out in]`; the orientation of other weights is unknown. Returns None if a name is
-    missing or ambiguous.
+    missing or ambiguous or, without `inside`, if the number of heads is unclear.
     """
     told = [(name, np.asarray(array, float), False) for name, array in layer.weights.items()]
     parameters = told or list(parameters_of_layer(layer.target))
@@ -236,6 +236,13 @@ def name_matrices(layer: Layer, inside: Inside) -> Inside | None:
     arrays = arrays_by_role(parameters)
     if not {"W_q", "W_k", "W_v"} <= set(arrays):
         return None
+    if inside is None:
+        heads = layer.sizes.get("h", 0)
+        if len(arrays["W_q"]) * heads == len(arrays.get("W_o", ())):  # all heads share the same matrices
+            arrays |= {role: repeat_for_heads(array, heads) for role, array in arrays.items() if role[-1] in "qkv"}
+        width = arrays["W_q"].shape[1]
+        is_clear = heads and width % heads == 0 and are_linear
+        return Inside(arrays, heads, arrays["W_k"].shape[1] * heads // width, None) if is_clear else None
     for role, array in arrays.items():
         known = inside.arrays.get(role)
         if known is not None and array.ndim == known.ndim and len(array) < len(known):  # it is applied to each head
@@ -321,7 +328,8 @@ def leave_open(own: OwnFunction, observed: Observed, words: str, reason: str) ->
     if not any(sum_to_one(operation.output, axis) for operation in observed.recording.first.operations
                for axis in range(operation.output.ndim)):  # fmt: skip
         return make_unfinished(own.name, reason, words)
-    computes, findings = "means of values, with weights that sum to 1", (Finding("weights sum to 1", HELD),)
+    computes = "means of values, with weights that sum to 1"
+    findings = (Finding("weights sum to 1", HELD),)
     return Verdict(own.name, True, (), computes, findings, words, not_verified=(
         f"`scores` ({reason})", "`projections` before and after attention (the definition does not cover them)",
     ))  # fmt: skip

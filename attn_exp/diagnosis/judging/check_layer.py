@@ -267,12 +267,12 @@ def check_observed(own: OwnFunction, observed: Observed, request: Request, check
 
 
 def check_unread(own: OwnFunction, observed: Observed, request: Request, check: Check, reason: str) -> Verdict:
-    verdict = check_inside(own, observed, request, reason)[0]
+    verdict = check_named_weights(observed, None, request, check) or check_inside(own, observed, request, reason)[0]
     verdict = leave_learned_scale_open(name_by_trace(verdict, observed, own, request), observed, own, request)
     return leave_unplaced_parameters(leave_cache_open(verdict, observed.layer), observed, own, request)
 
 
-def check_named_weights(observed: Observed, inside: Inside, request: Request, check: Check) -> Verdict | None:
+def check_named_weights(observed: Observed, inside: Inside | None, request: Request, check: Check) -> Verdict | None:
     """Check with the weights that parameter names suggest; return the verdict only if it names a mistake."""
     named = name_matrices(observed.layer, inside)
     if named is None:
@@ -336,7 +336,8 @@ def name_wrong_turns(turns: frozenset[str]) -> tuple[str, ...]:
 def reproduces_output(observed: Observed, bound: Bound, request: Request) -> bool:
     """Return whether the definition under these settings gives the recorded output of the layer."""
     assert bound.inside is not None
-    inputs, answer = list(observed.recording.inputs_by_run[0].values()), answer_rows(observed.recording)
+    inputs = list(observed.recording.inputs_by_run[0].values())
+    answer = answer_rows(observed.recording)
     case = next(layer_cases(request, bound.offer, True, bound.inside))
     given = replace(case.given, x=inputs[0], memory=inputs[-1] if len(inputs) > 1 else None)
     right = expected(replace(case, given=given))["output"]

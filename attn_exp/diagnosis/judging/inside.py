@@ -89,7 +89,8 @@ def check_inside(own: OwnFunction, observed: Observed, request: Request, reason:
     if readings[-1].wrong:
         verdict, reading = explain_readings(own, core, observed, request, readings)
     else:
-        computes, is_inverted = "attention with its own queries, keys and values", BLOCKS in reading.words
+        computes = "attention with its own queries, keys and values"
+        is_inverted = BLOCKS in reading.words
         verdict = Verdict(own.name, not is_inverted, (), computes, (Finding(INSIDE, HELD),), request.words,
                           alike=((INVERTED,),) if is_inverted else (), right_under=reading.words)  # fmt: skip
     unverified = [f"`projections` to queries, keys and values ({reason})"] if reason else []
@@ -101,7 +102,8 @@ def explain_readings(
     own: OwnFunction, core: Core, observed: Observed, request: Request, readings: list[Reading]
 ) -> tuple[Verdict, Reading]:
     """Name the mistake under the first reading that has one, else the stage that differs under the plainest reading."""
-    bits, masked = required_bits(observed), compare_own_mask(core, observed, request) if hides_keys(core) else None
+    bits = required_bits(observed)
+    masked = compare_own_mask(core, observed, request) if hides_keys(core) else None
     candidates = sorted(readings, key=lambda reading: not reading.added)  # those with a bias of its own first
     candidates += [masked] if masked is not None and masked.wrong else []
     for reading in candidates:

@@ -153,7 +153,8 @@ def list_open_arguments(caller: Caller, function: Bound, seen: Seen) -> list[str
     phrases = list[str]()
     for name, default in defaults.items():
         words = {*words_in(name)}
-        is_harmless, is_tried = bool(HARMLESS & {plain(name), *words}), type(default) in (bool, int) and offer.core
+        is_harmless = bool(HARMLESS & {plain(name), *words})
+        is_tried = type(default) in (bool, int) and offer.core
         if name in passed | unread or (is_harmless and not is_tried):
             continue
         if is_tried and is_right_otherwise(caller, name, default, seen, may_fail=is_harmless):

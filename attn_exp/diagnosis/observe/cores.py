@@ -154,7 +154,8 @@ def find_pair(recording: Recording, first: int, second: int, side: int) -> Pair 
         return None
     labels_of = follow_labels(recording.first, first, label_scores(score_axes), second)
     input_index = value_axes.input_indices[side]
-    producer, weights = operations[second].producers[input_index], operations[second].inputs[input_index]
+    producer = operations[second].producers[input_index]
+    weights = operations[second].inputs[input_index]
     weight_labels = labels_of.get(producer) if isinstance(producer, int) else None
     if weight_labels is None or weight_labels.shape != weights.shape:
         return None

@@ -434,7 +434,8 @@ def find_norm(tokens: Array, inputs: Array, plural: str, tolerance: float) -> No
 def fit_norm(x: Array, target: Array, tolerance: float) -> Norm | None:
     """Fit the norm along the last axis that maps x to `target`, with its gain and shift; None if no norm does."""
     for kind, eps in itertools.product(NORM_KINDS, EPSILONS):
-        rows, target_rows = apply_norm(kind, x, eps).reshape(-1, x.shape[-1]), target.reshape(-1, target.shape[-1])
+        rows = apply_norm(kind, x, eps).reshape(-1, x.shape[-1])
+        target_rows = target.reshape(-1, target.shape[-1])
         centred, centred_target = rows - rows.mean(axis=0), target_rows - target_rows.mean(axis=0)
         gain = (centred * centred_target).sum(axis=0) / np.maximum((centred * centred).sum(axis=0), 1e-300)
         shift = target_rows.mean(axis=0) - gain * rows.mean(axis=0)

@@ -63,7 +63,8 @@ def record(call: Call, inputs: Mapping[str, Any], cache: dict[Any, Any] | None =
 
 def run_step(operations: list[Operation], step: Any, name: str, values: Sequence[Value]) -> list[Value]:
     """Run one equation, and add an operation for each of its outputs unless it depends on constants only."""
-    arrays, producers = tuple(value.array for value in values), tuple(value.producer for value in values)
+    arrays = tuple(value.array for value in values)
+    producers = tuple(value.producer for value in values)
     results = run_equation(step, name, arrays)
     if all(producer is None for producer in producers) or not all(map(is_array, (*arrays, *results))):
         return [Value(result) for result in results]

@@ -128,7 +128,8 @@ def perform(
     rerun = run = partial(write_first if is_writer else run_plain, function)
     read_kwargs = kwargs
     if targets and not is_writer and "where" not in kwargs:  # the result does not depend on what `out` contains
-        run, read_kwargs = partial(run, out=out), {key: value for key, value in kwargs.items() if key != "out"}
+        run = partial(run, out=out)
+        read_kwargs = {key: value for key, value in kwargs.items() if key != "out"}
     token = active_recorder.set(None)
     try:  # `zeros_like` and similar functions read only the shape of their argument
         returned = recorder.run(

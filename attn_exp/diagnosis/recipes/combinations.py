@@ -181,7 +181,8 @@ def fit_number(
         if errors is None or errors_after is None or np.inf in (sum_squares(errors), sum_squares(errors_after)):
             return None
         slope = (errors_after - errors) / step
-        previous, number = number, number - float((slope * errors).sum() / max((slope * slope).sum(), 1e-300))
+        previous = number
+        number = number - float((slope * errors).sum() / max((slope * slope).sum(), 1e-300))
         if number == previous:
             break  # converged
     return number if sum_squares(find_errors(number)) < MAX_RESIDUAL * max(sum_squares(output), 1e-300) else None
