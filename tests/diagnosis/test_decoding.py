@@ -116,7 +116,7 @@ class Bent(Cached):
     [
         (Rotated, ("position=rope", "position.rope.interleaved=true"),
          "cache `start_pos` (its caller applies the rotation)"),
-        (Bent, ("ignore=[projections]",), "cache `layer_past` (the projections are not known)"),
+        (Bent, ("ignore=[projections]",), "cache `layer_past` (no definition gives the outputs of the layer)"),
     ],
 )  # fmt: skip
 def test_a_cache_that_no_definition_can_be_compared_with_is_not_verified(

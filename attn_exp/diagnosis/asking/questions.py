@@ -375,7 +375,8 @@ class HeadsMaker(Maker):
         recipe = Recipe(rules, heads, groups, request.positions, wide=self.wide, share=self.share)
         shapes = ((batch, heads, rows, size), (batch, groups, keys, size), (batch, groups, keys, size))
         q, k, v = (self.rng.standard_normal(shape) for shape in shapes)
-        passes_scale, unpromised = not isinstance(request.scale, bool), changes.get("unpromised", False)
+        passes_scale = not isinstance(request.scale, bool)
+        unpromised = changes.get("unpromised", False)
         return Case(
             question, recipe, Given(q * SPREAD, k * SPREAD, v), passes_scale, optional or unpromised, unpromised
         )
@@ -445,7 +446,8 @@ class LayerMaker(Maker):
         x = self.rng.standard_normal((batch, rows, width)) * factor
         memory = self.draw_memory(x, (batch, keys, len(arrays["W_k"])), is_other=bool(changes.get("memory")))
         given = Given(x=x, memory=memory, arrays=arrays, around=self.inside.around if self.inside else None)
-        passes_scale, unpromised = "scale=" in " ".join(request.typed), changes.get("unpromised", False)
+        passes_scale = "scale=" in " ".join(request.typed)
+        unpromised = changes.get("unpromised", False)
         return Case(question, recipe, given, passes_scale, optional or unpromised, unpromised)
 
     def draw_memory(self, x: Array, shape: Shape, is_other: bool) -> Array | None:

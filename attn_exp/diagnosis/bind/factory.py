@@ -109,7 +109,7 @@ def bind_factory(factory: OwnFunction) -> Layer:
     mask_names = {arguments.keywords.get(role) for role in MASKS}
     matrices = [name for name, value in fixed.items() if getattr(value, "ndim", 0) == 2 and name not in mask_names]
     lengths = {value.shape[-1] for value in (*fixed.values(), *masks.values())
-               if len(getattr(value, "shape", ())) > 1 and value.shape[-1] == value.shape[-2]}  # fmt: skip
+               if len(getattr(value, "shape", ())) > 1 and value.shape[-1] == value.shape[-2] > 2}  # fmt: skip
     axes = find_input_axes(
         factory, inputs, options, widths_of_weights(owner), lengths, projects=bool(matrices) or has_parameters(owner)
     )

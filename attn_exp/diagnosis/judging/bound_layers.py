@@ -236,12 +236,14 @@ def name_matrices(layer: Layer, inside: Inside | None) -> Inside | None:
     arrays = arrays_by_role(parameters)
     if not {"W_q", "W_k", "W_v"} <= set(arrays):
         return None
+    if arrays.get("W_o", arrays["W_q"]).ndim != len("mn"):  # such as the factor of a residual
+        return None
     if inside is None:
         heads = layer.sizes.get("h", 0)
         if len(arrays["W_q"]) * heads == len(arrays.get("W_o", ())):  # all heads share the same matrices
             arrays |= {role: repeat_for_heads(array, heads) for role, array in arrays.items() if role[-1] in "qkv"}
         width = arrays["W_q"].shape[1]
-        is_clear = heads and width % heads == 0 and are_linear
+        is_clear = heads and width % heads == 0 and are_linear and len(arrays.get("W_o", arrays["W_q"].T)) == width
         return Inside(arrays, heads, arrays["W_k"].shape[1] * heads // width, None) if is_clear else None
     for role, array in arrays.items():
         known = inside.arrays.get(role)
@@ -250,7 +252,7 @@ def name_matrices(layer: Layer, inside: Inside | None) -> Inside | None:
         elif known is not None and not are_linear and are_close(known, array.T, 1e-6):
             arrays[role] = known
     is_equal = (are_close(array, inside.arrays.get(role, np.zeros(0)), 1e-6) for role, array in arrays.items())
-    has_shapes = all(arrays[role].shape == inside.arrays[role].shape for role in ("W_q", "W_k", "W_v"))
+    has_shapes = all(arrays[role].shape == array.shape for role, array in inside.arrays.items() if role in arrays)
     is_same = set(arrays) == set(inside.arrays) and all(is_equal)
     return None if is_same or not has_shapes else replace(inside, arrays=arrays)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from itertools import islice, pairwise
+from itertools import combinations, islice, pairwise
 from typing import Any
 
 import numpy as np
@@ -193,6 +193,17 @@ def report_missing_output_projection(
     return replace(verdict, mistakes=("no_output_projection",)) if is_missing else verdict
 
 
+def report_shared_matrices(verdict: Verdict, observed: Observed, own: OwnFunction, request: Request) -> Verdict:
+    """Report two projections with the same matrix, which may be intended."""
+    if not verdict.passed:
+        return verdict
+    arrays = read_inside(observed)[0].arrays
+    return with_unverified(verdict, *(
+        f"`projections` ({one} and {other} are the same matrix)"
+        for one, other in combinations(("W_q", "W_k", "W_v"), 2) if are_close(arrays[one], arrays[other], CLOSE)
+    ))  # fmt: skip
+
+
 def find_omitted_norms(observed: Observed) -> dict[str, Any]:
     modules: Any = getattr(observed.layer.target, "named_modules", dict)() or ()
     return {path: module for path, module in modules if vars(module).get("forward") is leave_out}
@@ -231,6 +242,7 @@ PASSES = (
     report_unused_parameters,
     report_omitted_norms,
     report_missing_output_projection,
+    report_shared_matrices,
     find_ignored_causal_mask,
 )
 
@@ -249,6 +261,11 @@ def check_decoding(verdict: Verdict, layer: Layer, bound: Bound, request: Reques
         return verdict
     case, x = make_decoding_case(bound, request)
     right, problem = expected(case)["output"], ""
+    whole = decode(layer, x, lambda position, last: positions_at(layer, 0), (0, TOKENS))
+    known = [expected(one)["output"] for one in (case, case.with_masks(()))]
+    takes_ids = "position_ids" in layer.keywords
+    if whole is not None and not takes_ids and not any(are_close(whole, one, CLOSE) for one in known):
+        return leave_cache_open(verdict, layer)  # such as a layer with a rotation of its own
     mistakes: tuple[str, ...] = ()
     alone = decode(layer, x, lambda position, last: positions_at(layer, 0))
     for index, step in enumerate(find_ways(layer)):
@@ -275,10 +292,10 @@ def check_decoding(verdict: Verdict, layer: Layer, bound: Bound, request: Reques
 
 
 def leave_cache_open(verdict: Verdict, layer: Layer) -> Verdict:
-    """Leave the cache of a layer open that has no definition with which decoding could be compared."""
-    name = next((layer.keywords[role] for role in CACHE_ROLES if role in layer.keywords), "")
-    is_open = name and verdict.passed
-    return with_unverified(verdict, f"cache `{name}` (the projections are not known)") if is_open else verdict
+    """Leave the cache of a layer open if no definition gives its outputs, with which decoding could be compared."""
+    names = [layer.keywords[role] for role in CACHE_ROLES if role in layer.keywords and verdict.passed]
+    points = (f"cache `{name}` (no definition gives the outputs of the layer)" for name in names[:1])
+    return with_unverified(verdict, *points)
 
 
 def make_decoding_case(bound: Bound, request: Request) -> tuple[Case, Array]:

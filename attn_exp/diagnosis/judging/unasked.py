@@ -27,7 +27,7 @@ from attn_exp.diagnosis.asking.names import (
     role_of,
     words_in,
 )
-from attn_exp.diagnosis.asking.offer import KEYS_ON_EACH_SIDE, has_batch, has_heads
+from attn_exp.diagnosis.asking.offer import KEYS_ON_EACH_SIDE, has_heads
 from attn_exp.diagnosis.asking.questions import ABOUT_MASKS, ADDED, CROSS, INDIVIDUAL_MASKS, ZERO_TOKEN
 from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.bind.arguments import role_of_argument
@@ -321,10 +321,6 @@ def find_unsupported(caller: Caller, function: Bound) -> Iterator[str]:
         yield "other masks (it takes no mask argument)" if caller.request.masks else "masks (it takes no mask argument)"
     if offer.core and not has_heads(layout):
         yield "several heads (it takes one)"
-    if offer.core and not has_batch(layout):
-        yield "a batch (it takes a single example)"
-    if offer.core and caller.is_made:
-        yield "another head size (it is built for one)"
     if not offer.core and function.inside is not None:
         yield "other matrix sizes (it has its own matrices)"
 
