@@ -77,7 +77,7 @@ def reword_any_error() -> Iterator[None]:
         except (HydraException, OmegaConfBaseException, YAMLError, UserError):
             raise
         except RecursionError as error:
-            raise UserError("the settings nest too deeply to be read") from error
+            raise UserError("the settings are nested too deeply to be read") from error
         except Exception as error:
             raise UserError(f"cannot read the settings: {first_line(error)}") from error
 

@@ -138,7 +138,7 @@ def parse_yaml(path: Path, text: str) -> Any:
         raise UserError(f"{path}: {first_line(error)}") from error
 
 
-TOO_DEEP = "the settings nest too deeply to be read"
+TOO_DEEP = "the settings are nested too deeply to be read"
 
 
 def check_depth(path: Path, text: str) -> None:
@@ -236,9 +236,9 @@ def names_a_target(values: Any) -> bool:
 
 @contextmanager
 def initialize_hydra(folders: Sequence[str], words: Sequence[str] = (), *, whole: bool = False) -> Iterator[Hydra]:
-    """Initialize Hydra during a block with the shipped YAML, users' own folders, and choices without YAML.
+    """Initialize Hydra for a block, with the shipped YAML, users' own folders, and choices without YAML.
 
-    With `whole`, names do not stand for large arrays, so that arguments can set and read single numbers of them.
+    With `whole`, large arrays are not replaced by names, so that arguments can set and read single elements.
     """
     search_path = create_config_search_path(str(conf_dir()))
     schema = search_path.get_path().pop()

@@ -256,7 +256,7 @@ class Config:
         str,
         choice("auto", "full", "blocks"),
         Says(
-            "which weights are kept: full matrices, blocks (a summary and a coarse map), or auto (what each form has)"
+            "which weights are kept: full matrices, blocks (a summary and a coarse map), or auto (what each form keeps)"
         ),
     ] = "auto"
     variant: Annotated[Mapping[str, Variant], Says("the rows to compare")]

@@ -167,7 +167,7 @@ def climb_ladder(
 def walk_steps(
     start: Rung, end: Rung, form: str, rung_with: FindRung
 ) -> Iterator[tuple[list[str], frozenset[str], Rung, Rung]]:
-    """Yield each step from one rung to another: the names of what changes, the settings among them, and both rungs.
+    """Yield each step between two rungs: the names of everything that changes, the changed settings, and both rungs.
 
     The settings are the names without `form`. If a rung cannot be computed, the step to it is merged with the next one.
     """

@@ -73,7 +73,7 @@ def parse_numbers(text: str, digits: int | None = None) -> tuple[Array, Array]:
 
 
 def replace_numbers(text: str, values: Array, digits: int | None = None) -> str:
-    """Return printed text with other values in place of its numbers, with as many decimals, but at least `digits`."""
+    """Replace the numbers in printed text by `values`, with as many decimals as were printed, but at least `digits`."""
     digits_by_number = [count_digits(found[1]) for found in find_numbers(text)]
     decimals_of_all = max(most_decimals(digits_by_number), digits or 0)
     formats = (f".{decimals_of_all}f" if power is None else f".{decimals}e" for decimals, power in digits_by_number)

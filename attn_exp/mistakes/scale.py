@@ -133,7 +133,7 @@ MISTAKES = {
         of_code=True,
     ),
     "scale_multiplied": Mistake(
-        says="The scores are multiplied by a power of d, or of the model size, instead of divided by sqrt(d).",
+        says="The scores are multiplied by a power of d, or of the model size, instead of being divided by sqrt(d).",
         fix="logits = scores / sqrt(d)",
         seen="a factor instead of its inverse; / d**-0.5 and / d**-2",
         stage="logits",

@@ -199,7 +199,7 @@ def parse_matrix(value: Any, key: str) -> Array:
             if isinstance(entry, bool) or not isinstance(entry, (int, float)):
                 shown_entry = brief(repr(entry) if isinstance(entry, str) else shown(entry), 40)
                 hint = (
-                    ", a list, which is not a number; a run takes one sequence of a batch, and -m runs several"
+                    ", a list instead of a number; a run takes one sequence of a batch, and -m runs several"
                     if isinstance(entry, (list, tuple))
                     else ", which is not a number"
                 )

@@ -203,7 +203,7 @@ def draw_in_order(
         sizes = (settings.width, settings.key_width, settings.value_width, settings.output_width)
         if any(size not in (None, inputs.width()) for size in sizes) or settings.order or settings.order_per_head:
             raise UserError(
-                "projections.source=torch_mha takes its sizes and order from nn.MultiheadAttention; set neither"
+                "projections.source=torch_mha takes its sizes and order from nn.MultiheadAttention; do not set them"
             )
         arrays = draw_multi_head_attention(stream, inputs.width(), bias, inputs.width("W_k"))
         return {name: np.atleast_2d(array).astype(np.float64) for name, array in arrays.items()}

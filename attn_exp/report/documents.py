@@ -36,7 +36,7 @@ BEST_IN_MARKDOWN = ("png", "svg", "pdf")
 
 
 def documents(run: Run) -> dict[str, bytes]:
-    """Return the files of a run's report by name, such as `figures/weights.svg`, as far as the settings enable them.
+    """Return the report files that the settings enable, by name, such as `figures/weights.svg`.
 
     The Markdown file links to the files of the figures; the page embeds them.
     """

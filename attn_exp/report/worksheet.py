@@ -51,13 +51,13 @@ def render_printed_sheet(paper: Paper, student: str) -> str:
 
 
 def render_solution(paper: Paper, student: str) -> str:
-    """Return the answer key: the sheet filled in, and what comes out with each mistake.
+    """Return the answer key: the filled-in sheet, and the results of each mistake.
 
     Mistakes with the same results share an entry.
     """
     entries = dict[str, dict[str, Any]]()
     for result in predict_mistakes(paper):
-        # results are equal if they are so after rounding as on the sheet; adding 0.0 turns -0.0 into 0.0
+        # results count as equal if they are equal once rounded as on the sheet; adding 0.0 turns -0.0 into 0.0
         key = str([np.round(result.stages.get(blank.stage, 0.0), paper.digits) + 0.0 for blank in paper.blanks])
         if key in entries:
             entries[key]["name"] += f", {result.name}"
@@ -131,7 +131,7 @@ def list_inputs(paper: Paper, asked: AbstractSet[str]) -> Iterator[GivenArray]:
 
 
 def list_angles(paper: Paper, asked: AbstractSet[str]) -> Iterator[GivenArray]:
-    """Yield the cosines and sines that rotate q and k, if the sheet asks for these; they have a column for each pair.
+    """Yield the cosines and sines that rotate q and k (one column per pair), for whichever of these the sheet asks for.
 
     If queries and keys are the same tokens, q and k share the tables. If not, each of them has its own.
     """
@@ -446,10 +446,10 @@ def format_cell(paper: Paper, number: float, correct: float, state: str) -> dict
 
 
 def total_points(scored: Sequence[Score]) -> tuple[str, str]:
-    """Return the points of all boxes together, and how many there could have been."""
+    """Return the total points of all boxes, and the maximum."""
     return format_points(sum(score.points for score in scored)), format_points(sum(score.most for score in scored))
 
 
 def format_points(points: float) -> str:
-    """Return points rounded to tenths, without a decimal if that is zero: `2.5`, `3`."""
+    """Return points rounded to tenths, without the decimal if it is zero: `2.5`, `3`."""
     return f"{round(points, 1):g}"

@@ -208,7 +208,7 @@ def read_cells(lines: Lines, paper: Paper) -> dict[str, Array]:
 
 
 def read_number(cell: str) -> tuple[float, int]:
-    """Return the number in a cell, NaN if the cell is empty, and with how many decimals it is written.
+    """Return the number in a cell, NaN if the cell is empty, and its number of decimals.
 
     Raises:
         ValueError: the cell is not a number; formulas are not evaluated.

@@ -180,7 +180,7 @@ def allow_code(
         UserError: there are names, but `is_allowed` is not set; in that case no file has been read.
     """
     if names and not is_allowed:
-        raise UserError(f"{folder}: it runs code, {format_names(names)}; look at it, then add {OPTION} to run it")
+        raise UserError(f"{folder}: it runs code ({format_names(names)}); review the code, then add {OPTION} to run it")
     for name in names:
         recorded_hash, sha256 = recorded.get(name, ""), hash_of(name)
         state = f"; its file has changed: sha256 {sha256[:12] or 'none'}, recorded {recorded_hash[:12] or 'none'}"

@@ -116,8 +116,8 @@ def test_more_than_a_thousand_numbers_are_a_large_array(rows: int, columns: int,
 
 PAIRS = pairwise("abcdefghi")
 HARM = [
-    ("title: " + "[" * 100_000, "nest too deeply"),
-    ("\n".join(" " * level + "a:" for level in range(2000)), "nest too deeply"),
+    ("title: " + "[" * 100_000, "are nested too deeply"),
+    ("\n".join(" " * level + "a:" for level in range(2000)), "are nested too deeply"),
     ("a: &a [1, 1, 1]\n" + "".join(f"b{n}: &{n} [{', '.join([f'*{p}'] * 9)}]\n" for p, n in PAIRS), "anchors"),
     ("head: 2\nhead: 3\n", "line 3: found duplicate key head"),
     ("title: !!python/object/apply:os.system [ls]\n", "could not determine a constructor"),

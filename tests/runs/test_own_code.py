@@ -99,7 +99,9 @@ def test_a_run_is_repeated_where_its_code_is_asked_for(
     assert cli.obey([*kind.words, "report=none"]) == 0
     assert ran()
     folder, table = str(newest(here)), (newest(here) / "comparison.csv").read_bytes()
-    with pytest.raises(UserError, match=f"it runs code, {re.escape(kind.name)}; look at it, then add --own-code"):
+    with pytest.raises(
+        UserError, match=rf"it runs code \({re.escape(kind.name)}\); review the code, then add --own-code"
+    ):
         cli.obey(["rerun", folder])
     assert not ran()
     cli.obey(["rerun", folder, "--own-code"])
@@ -121,7 +123,7 @@ def test_a_point_of_a_sweep_is_repeated_where_its_code_is_asked_for(
     for command in ("collect", "status", "report"):
         cli.obey([command, folder])
         assert not ran()
-    with pytest.raises(UserError, match=f"it runs code, {re.escape(kind.name)}; .*--own-code"):
+    with pytest.raises(UserError, match=rf"it runs code \({re.escape(kind.name)}\); .*--own-code"):
         cli.obey(["rerun", folder, "1"])
     assert not ran()
     cli.obey(["rerun", folder, "1", "--own-code"])
@@ -138,7 +140,7 @@ def test_a_point_without_code_needs_no_leave(
     cli.obey(["rerun", "outputs/sweeps/s", "0"])
     assert "running" not in capsys.readouterr().err
     assert not ran()
-    with pytest.raises(UserError, match=r"it runs code, mine\.py:attention; "):
+    with pytest.raises(UserError, match=r"it runs code \(mine\.py:attention\); "):
         cli.obey(["rerun", "outputs/sweeps/s", "1"])
 
 

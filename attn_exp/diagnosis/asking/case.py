@@ -223,7 +223,7 @@ def same_numbers(first: Array | None, second: Array | None) -> bool:
 
 
 def make_other_data(case: Case) -> Case:
-    """Return the case with other numbers of the same sizes."""
+    """Return the case with different inputs of the same shapes."""
     given = case.given
     if given.x is not None:
         return replace(case, given=replace(given, x=given.x[:, ::-1] * 0.7 + 0.2))

@@ -193,7 +193,7 @@ def every_parameter(function: Any, name: str) -> list[inspect.Parameter]:
 
 
 def parameters_in_docstring(function: Any, name: str) -> list[inspect.Parameter]:
-    """Read the parameters from a signature in the docstring, as compiled functions have it.
+    """Read the parameters from a signature in the docstring, which compiled functions often have.
 
     Raises:
         UserError: the docstring contains no parentheses, or prose in them.

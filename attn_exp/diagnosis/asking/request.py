@@ -107,7 +107,7 @@ class Request:
 
     @property
     def pads(self) -> bool:
-        """Whether some mask may leave a query only the first keys, so other masks must not hide the first key."""
+        """Whether a mask may leave a query only the first keys; other masks must then not hide the first key."""
         return any(isinstance(mask, Padding | Filler | Prefix) for mask in self.masks)
 
     @property

@@ -146,7 +146,7 @@ def takes_window(caller: Caller) -> bool:
 def under(verdict: Verdict, request: Request, settings: str) -> Verdict:
     """Return the verdict on a function that was checked with these settings, which the user did not type."""
     if not verdict.passed:
-        computes = f"under {settings}, which your settings do not include: {verdict.computes}"
+        computes = f"with {settings}, which you did not set: {verdict.computes}"
         return replace(verdict, asked=request.words, computes=computes)
     why = (
         "which fits; to have the width checked too, set it"

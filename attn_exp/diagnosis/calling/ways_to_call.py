@@ -327,9 +327,9 @@ def read_layouts(tried: Tried, parts: Mapping[str, Array], shape: Shape) -> Iter
 
 
 def digits_of(caller: Caller, answer: Answer) -> int:
-    """Return how many bits of an answer can be right: the fewest of its input dtype, output dtype and the request.
+    """Return how many bits of an answer can be right: the minimum over its input dtype, output dtype and the request.
 
-    In half precision it is two fewer: logits of about 6 are rounded too, which changes weights by as much.
+    For half-precision inputs, subtract two bits: logits of about 6 are rounded too, which changes weights by as much.
     """
     of_inputs = DIGITS[caller.dtype] - (LOGITS if is_half(caller) else 0)
     return min(DIGITS.get(answer.dtype, 53), of_inputs, caller.request.digits)

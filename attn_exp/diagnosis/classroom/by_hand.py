@@ -54,7 +54,7 @@ WRITTEN, MISTAKE, EXCHANGED, SLIP, UNKNOWN, COARSE = (
 - `COARSE`: rounded too coarsely.
 """
 LEAST_WRONG = 3
-"""Minimum number of wrong cells that a mistake in one box must explain; one fewer in some rows or heads only."""
+"""Minimum number of wrong cells that a mistake in one box must explain; one fewer if only in some rows or heads."""
 SPARE_BITS = 6.0
 """Bits of information that the numbers of a box must contain before a mistake is named."""
 SAME = 1e-9

@@ -85,8 +85,8 @@ class Answers:
     Answers are compared to `digits` bits: those of the function's dtype, or fewer. `dtype` names the dtype with this
     precision, "own" for the function's. Inputs have `input_digits` bits. `across_calls` lists mistakes that show only
     across calls. `ask` runs fresh cases, whose answers an explanation must reproduce too; `ask_equal` runs a case whose
-    scores are all equal. `crossed` are wrong answers to keys of another input, which choose between mistakes that give
-    all other answers alike.
+    scores are all equal. `crossed` are wrong answers to keys of another input, which tell apart mistakes that give
+    the same answers otherwise.
     """
 
     seen: Seen
@@ -356,7 +356,7 @@ def are_whole_blocks(counts: Sequence[tuple[int, int]]) -> bool:
 
 
 def count_keys(case: Case, output: Array, digits: int) -> tuple[int, int]:
-    """Return the number of keys, and how many leading ones give this output; -1 if no number does."""
+    """Return the number of keys, and how many leading keys suffice to give this output; -1 if no count does."""
     total = expected(case)["masked"].shape[-1]
     if not differs(output, expected(case), digits):
         return total, total
@@ -445,9 +445,9 @@ def locate_by_cases(wrong_questions: set[str], seen: Seen) -> Located:
     if wrong_questions <= {*ABOUT_MASKS, *INDIVIDUAL_MASKS}:
         return Located("masked")
     if EQUAL in wrong_questions:
-        return Located("", f". With {EQUAL} it is wrong too: look at masks, softmax, and how heads are combined")
+        return Located("", f". With {EQUAL} outputs are wrong too: look at masks, softmax, and how heads are combined")
     if any(
         case.question == EQUAL and expected(case)["v"].any() for case, _ in seen
     ):  # zero values would hide the weights
-        return Located("logits", f". With {EQUAL} it is right, so look at the logits")
+        return Located("logits", f". With {EQUAL} outputs are right, so look at the logits")
     return Located()

@@ -366,7 +366,7 @@ def find_cache(returned: Any) -> Any:
 
 
 def decode(layer: Layer, x: Array, step: Step, bounds: Sequence[int] = range(TOKENS + 1)) -> Array | None:
-    """Return the outputs `[b t m]` of calls with the tokens between two `bounds` each; None if a call fails."""
+    """Call a layer once per pair of adjacent `bounds`, and return all outputs `[b t m]`; None if a call fails."""
     axes, last, outputs = layer.inputs["x"], None, list[Array]()
     try:
         with held():

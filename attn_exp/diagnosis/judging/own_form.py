@@ -237,7 +237,7 @@ def read_stages(answer: Answer, shape: tuple[int, int, int], dtype: Any) -> dict
 
 
 def prepared_with_code(config: Config) -> tuple[Config, Problem, tuple[Settled, ...]]:
-    """Call `prepared`, binding the user's functions that the command line names as variants.
+    """Call `prepare`, binding the user's functions that the command line names as variants.
 
     Raises:
         UserError: the settings do not fit the problem, or a function cannot be imported or called.

@@ -23,7 +23,7 @@ from attn_exp.forms.pipeline import Around, Norm, apply_norm
 Column = tuple[int, int]
 """A column of a projection: the index of the projection's operation, and the index of the column."""
 NAMES = {"q": "queries", "k": "keys", "v": "values"}
-"""What the sides of attention are called in messages."""
+"""The names of q, k and v in messages."""
 MAX_BIAS_DISTANCE = 5
 """Number of operations after a product that are searched for its bias."""
 NORM_KINDS, EPSILONS = ("LayerNorm", "RMSNorm", "L2"), (1e-5, 1e-6, 1e-12, 1e-8, 1e-3, 0.0)
@@ -396,7 +396,7 @@ def are_same_norms(norm: Norm | None, other: Norm | None, tolerance: float) -> b
 
 
 def list_possible(before: Around, x: Array, inner_rows: Array, answer: Array, tolerance: float) -> Iterator[Around]:
-    """Yield possible surroundings: `before` alone, with a residual, then a norm at the end, then one after W_o."""
+    """Yield possible steps around attention: `before` alone, then with a residual, a last norm, a norm after W_o."""
     yield before
     if inner_rows.shape != answer.shape:
         return

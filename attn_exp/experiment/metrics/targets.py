@@ -158,7 +158,7 @@ def broad(weights: Array) -> Array:
 
 
 def find_strongest(numbers: Arrays, head: int) -> tuple[str, float]:
-    """Return the pattern with the largest weight in a head, and that weight; `broad` is no weight and is left out."""
+    """Return the pattern with the largest weight in a head, and that weight; skip `broad`, which is not a weight."""
     weights = {
         name: float(values[head]) for name, values in numbers.items() if name != "broad" and np.isfinite(values[head])
     }

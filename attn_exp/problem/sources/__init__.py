@@ -209,7 +209,7 @@ def token_names(
 
 
 def complete_memory(memory: Embeddings, d_model: int | None, distribution: str | None) -> Embeddings:
-    """Return the settings of a memory; it takes the distribution and the width of x where it sets none.
+    """Return the settings of a memory; a missing distribution or width is taken from x.
 
     Raises:
         UserError: the memory sets a stage that it cannot have.
@@ -253,7 +253,7 @@ def key_names(memory: Embeddings, count: int) -> tuple[str, ...]:
     if memory.text is not None:
         memory = replace(memory, tokens=registry.module(__name__, "words").list_words(memory.text), text=None)
     if source_settings(memory) or any(getattr(memory, name) is not None for name in LATER_STAGES):
-        raise UserError(f"{MEMORY}: the keys are given, so it may only name them, in {MEMORY}.tokens")
+        raise UserError(f"{MEMORY}: the keys are given, so only {MEMORY}.tokens may be set, to name them")
     return token_names(choose_names(load_token_names(memory, MEMORY), None), count, MEMORY, "m")
 
 
