@@ -45,7 +45,7 @@ def test_a_mistake_beside_a_causal_mask_is_named_with_the_words(base: type[nn.Mo
     by_model = {"score": lambda self, q, k: q @ k.mT / self.width**0.5}
     wrong = attn_exp.check(changed(CAUSAL | by_model, base), quick=True)
     assert wrong.mistakes == ("scale_by_sqrt_d_model",), wrong
-    assert base is Unread or wrong.computes.startswith("under mask=causal, "), wrong
+    assert base is Unread or wrong.computes.startswith("with mask=causal, "), wrong
 
 
 class Told(Layer):

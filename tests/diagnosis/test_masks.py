@@ -144,7 +144,7 @@ def test_a_convention_of_masks_comes_before_a_mistake_beside_it() -> None:
 
     verdict = attn_exp.check(leaks, quick=True)
     assert (verdict.passed, verdict.mistakes) == (False, ("mask_small_fill",)), verdict
-    assert verdict.computes.startswith("under convention=torch_mha")
+    assert verdict.computes.startswith("with convention=torch_mha")
     assert verdict.alike[0] == ("mask_inverted", "mask_small_fill")
 
 

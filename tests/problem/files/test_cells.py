@@ -76,7 +76,7 @@ REFUSED = {
     "a first row whose name is missing": (
         "x.csv",
         b",0.5,0.7\na,1,2\n",
-        "line 1, column 1 is empty in a line of numbers",
+        "line 1 has numbers, but its first cell is empty",
     ),
     "half a text in UTF-16": ("x.txt", b"\xff\xfea", "codec can't decode"),
 }
