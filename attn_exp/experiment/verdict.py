@@ -89,25 +89,25 @@ class Side:
 class Verdict:
     """The result of a check.
 
-    `outcome`: `right`, `wrong` or `not verified`.
-    `passed`: whether the outcome is `right`.
-    `reason`: the outcome in one sentence.
-    `computes`: a description of what the function computes.
-    `mistakes`: the name of its mistake, or of several that occur together; if it is right, a remark worth knowing.
-    `alike`: other mistakes that give identical numbers here.
-    `findings`: every question and its result.
-    `asked`: the settings that the function was checked with, as text.
-    `verified`: the questions that the function passed.
-    `not_verified`: what could not be verified, such as an argument of unknown meaning, each with the reason.
-    `not_asked`: what the function does not support, each with the reason.
-    `right_under`: settings under which the function is right although they were not passed, such as `mask=causal`; pass
-        them to check it with them.
-    `unexplained`: whether the output is wrong and no known mistake or setting explains it.
-    `stage`: the first stage that differs from attention, if that is known and the output is unexplained; `q` stands for
-        the projections of x, and `logits` for everything up to the logits.
-    `against`: the name of another implementation that the function was compared with; empty if there was none.
-    `sides`: the results of both. The outcome `right` then means that they agree, `computes` describes where they differ
-        and why, and `findings` has the questions of both.
+    - `outcome`: `right`, `wrong` or `not verified`.
+    - `passed`: whether the outcome is `right`.
+    - `reason`: the outcome in one sentence.
+    - `computes`: a description of what the function computes.
+    - `mistakes`: the name of its mistake, or of several that occur together; if it is right, a remark worth knowing.
+    - `alike`: other mistakes that give identical numbers here.
+    - `findings`: every question and its result.
+    - `asked`: the settings that the function was checked with, as text.
+    - `verified`: the questions that the function passed.
+    - `not_verified`: what could not be verified, such as an argument of unknown meaning, each with the reason.
+    - `not_asked`: what the function does not support, each with the reason.
+    - `right_under`: settings under which the function is right although they were not passed, such as `mask=causal`;
+      pass them to check it with them.
+    - `unexplained`: whether the output is wrong and no known mistake or setting explains it.
+    - `stage`: the first stage that differs from attention, if that is known and the output is unexplained; `q` stands
+      for the projections of x, and `logits` for everything up to the logits.
+    - `against`: the name of another implementation that the function was compared with; empty if there was none.
+    - `sides`: the results of both. The outcome `right` then means that they agree, `computes` describes where they
+      differ and why, and `findings` has the questions of both.
     """
 
     name: str

@@ -71,13 +71,13 @@ MOST = 24
 class Versus:
     """The comparison of two folders.
 
-    `first`, `second`: the folders.
-    `moved`: whether any number differs by more than rounding, or is in only one of them.
-    `sentences`: the results in words, the most important first.
-    `tables`: the numbers behind the sentences.
-    `depth`: how much to show, as in `report.depth`: what the user asked for. If nothing was asked for, it is the depth
-        of both reports, or `all` if these differ.
-    `explorer`: the weights of two runs; None for sweeps, or if they cannot be shown together.
+    - `first`, `second`: the folders.
+    - `moved`: whether any number differs by more than rounding, or is in only one of them.
+    - `sentences`: the results in words, the most important first.
+    - `tables`: the numbers behind the sentences.
+    - `depth`: how much to show, as in `report.depth`: what the user asked for. If nothing was asked for, it is the
+      depth of both reports, or `all` if these differ.
+    - `explorer`: the weights of two runs; None for sweeps, or if they cannot be shown together.
     """
 
     first: str

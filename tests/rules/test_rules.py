@@ -79,7 +79,8 @@ def test_a_span_bounds_what_its_mask_allows(mask: Mask, first: int, more: int) -
     span = mask.span(0, first, last, keys)
     place = Grid(0, 0, np.arange(more + 1)[:, None], np.arange(first, last + 1)[:, None], np.arange(keys), 1, 9, keys)
     allowed = np.broadcast_to(mask.allows(place), (more + 1, keys))
-    assert set(np.flatnonzero(allowed.any(axis=0)).tolist()) <= set(range(span.some_start, span.some_stop))
+    seen = set(np.flatnonzero(allowed.any(axis=0)).tolist())
+    assert seen <= set(range(span.some_start, span.some_stop))
     assert allowed[:, span.every_start : span.every_stop].all()
     assert 0 <= span.some_start <= span.some_stop <= keys
     assert 0 <= span.every_start <= span.every_stop <= keys
