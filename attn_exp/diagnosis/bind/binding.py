@@ -64,7 +64,6 @@ LAYOUTS = tuple((re.compile(pattern), layout) for pattern, layout in (
     (r"\w+,\w+,\w+", "btm"),
     (rf"\w+,{HEIGHT},{WIDTH},\w+", "bhwc"),
     (rf"\w+,\w+,{HEIGHT},{WIDTH}", "bchw"),
-    (rf"\w+,\w+,\w+,{HEIGHT},{WIDTH}", "bcfhw"),
     (r"\w+,\w+,(\w*head\w*|h|nh),\w+", "bthd"),
     (r"\w+,\w+,\w+,\w+", "bhtd"),
 ))  # fmt: skip
@@ -308,7 +307,7 @@ def shape_of(letters: str, sizes: Mapping[str, int], role: str) -> Shape:
     """
     lengths = Sizes(sizes.get("h", 1), sizes.get("d", 1), sizes["m"], sizes.get("g", 1)).lengths()
     heads = lengths["y"] if "w" in letters else sizes.get("g" if role in ("k", "v") else "h", 1)  # [b h w c]: rows
-    by_letter = {**lengths, **sizes, "f": 1, "h": heads, "c": sizes["m"], "w": lengths["x"]}
+    by_letter = {**lengths, **sizes, "h": heads, "c": sizes["m"], "w": lengths["x"]}
     return tuple(by_letter[letter] for letter in letters)
 
 

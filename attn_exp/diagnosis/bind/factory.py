@@ -56,7 +56,7 @@ from attn_exp.own_code import OwnFunction
 
 AXES: dict[str, dict[int, tuple[str, ...]]] = {
     "q": {4: ("bhtd",), 3: ("btd",), 2: ("td",)},
-    "x": {5: ("bcfhw",), 4: ("bchw", "bhwc"), 3: ("btm", "bct"), 2: ("tm", "ct")},
+    "x": {4: ("bchw", "bhwc"), 3: ("btm", "bct"), 2: ("tm", "ct")},
 }
 """The usual layouts by number of axes, for arrays of heads ("q") and for arrays of tokens or images ("x")."""
 OPTIONS = ("layout", "mask", "weights", "heads")

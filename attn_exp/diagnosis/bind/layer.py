@@ -33,8 +33,7 @@ class Layer:
 
     Attributes:
         inputs: the axes of each array by role, such as `{"x": "btm"}` or `{"q": "btm", "k": "bsm", "v": "bsm"}`:
-            b batch, t queries, s keys, m width, h heads, d head size, c channels (instead of m in `bct` and `bchw`),
-            f frames of a video.
+            b batch, t queries, s keys, m width, h heads, d head size, c channels (instead of m in `bct` and `bchw`).
             Roles are `x` (self-attention), `memory` (cross-attention), `q`, `k` and `v`.
         sizes: the known fixed sizes: m, h, g (key/value heads), d, r (rotated dimensions per head).
         call: takes arrays of the library and keyword values, both by role, and returns the layer's result.

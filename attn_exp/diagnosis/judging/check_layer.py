@@ -60,7 +60,6 @@ Check = Callable[[Bound, Request], Verdict]
 
 HEADS = "which columns form `heads` (every h-th: right if the weights were trained that way, otherwise wrong)"
 ROTATED = "`positions` of queries and keys (the rotation is not that of RoPE with base 10000)"
-FRAMES = "several `frames` (only one was passed)"
 """Points that the check cannot decide."""
 STRIDED, DROPPED = "heads_by_stride", "dropout_on"
 """Mistakes that this file reports or turns into an open point."""
@@ -110,8 +109,7 @@ def check_layer(own: OwnFunction, request: Request, check: Check) -> Verdict:
     layer, verdict = check_built(own, request, check)
     is_mixed = "batch_mixed" in verdict.mistakes
     is_swapped = (is_mixed or verdict.unexplained) and passes_with_swapped_axes(own, layer, request, check, is_mixed)
-    axes = next(iter(layer.inputs.values()))
-    if is_swapped or (is_mixed and "w" in axes and "f" not in axes):  # an image, not a video
+    if is_swapped or (is_mixed and "w" in next(iter(layer.inputs.values()))):  # w: columns of an image
         return make_unfinished(own.name, "the token axis of its input is not known: set `layout`", request.words)
     if verdict.mistakes == (STRIDED,) and layer.inputs.keys() <= {"x", "memory"}:
         verdict = leave_mistakes_open(verdict, "attention in which each head takes every h-th column", HEADS)
@@ -119,8 +117,6 @@ def check_layer(own: OwnFunction, request: Request, check: Check) -> Verdict:
     if STRIDED in verdict.mistakes and layer.inputs.keys() <= {"x", "memory"}:
         names = tuple(sorted({*verdict.mistakes} - {STRIDED}))
         verdict = replace(verdict, mistakes=names, computes=what_mistakes_compute(names))
-    if "f" in axes and not is_mixed:
-        verdict = with_unverified(verdict, FRAMES) if verdict.passed else make_unfinished(own.name, FRAMES, "")
     for check_further in FURTHER_CHECKS:
         verdict = check_further(verdict, own, layer, request, check) if verdict.passed else verdict
     return verdict

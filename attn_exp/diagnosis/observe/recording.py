@@ -153,8 +153,8 @@ def find_height(layer: Layer, length: int) -> int:
 def lay(rows: Any, axes: str, height: int = 0) -> Any:
     """Convert tokens `[b t m]` of any library to the layout of a layer: `btm`, `tbm`, `bmt`, or that of an image.
 
-    A layout without b gets only the first example, and a video (f: frames) one frame. c means the same as m, and s the
-    same as t. `height` is the height of an image, if it is known.
+    A layout without b gets only the first example. c means the same as m, and s the same as t. `height` is the height
+    of an image, if it is known.
     """
     axes = axes.replace("s", "t").replace("c", "m")
     if "b" not in axes:
@@ -167,7 +167,6 @@ def lay(rows: Any, axes: str, height: int = 0) -> Any:
         "bmt": lambda: rows.swapaxes(1, 2),
         "bhwm": lambda: rows.reshape(batch, height, length // height, width),
         "bmhw": lambda: rows.swapaxes(1, 2).reshape(batch, width, height, length // height),
-        "bmfhw": lambda: rows.swapaxes(1, 2).reshape(batch, width, 1, height, length // height),
     }
     return layouts[axes]()
 
@@ -184,7 +183,7 @@ def unlay(array: Any, axes: str) -> Any:
         "tbm": lambda: array.swapaxes(0, 1),
         "bmt": lambda: array.swapaxes(1, 2),
         "bhwm": lambda: array.reshape(array.shape[0], -1, array.shape[-1]),
-        **dict.fromkeys(("bmhw", "bmfhw"), lambda: array.reshape(*array.shape[:2], -1).swapaxes(1, 2)),
+        "bmhw": lambda: array.reshape(*array.shape[:2], -1).swapaxes(1, 2),
     }
     return layouts[axes]()
 
