@@ -57,6 +57,8 @@ CORRECTION = "; metrics=[normalized_entropy] corrects for this"
 ALLOW_FOR_KEYS = ("normalized_entropy", "error", "error_ulp", "max_diff", "cosine")
 """Metrics that do not change just because the number of visible keys does."""
 SCALES = ("scale", "multiplier", "logit_std")  # settings and metrics that describe the scale of the logits
+SCOPE = "compared only at"
+"""The beginning of a note that says where an effect was measured."""
 SPREAD = 0.05
 """Smallest relative change of the standard deviation of the logits that is reported."""
 Shares = Mapping[tuple[str, ...], float]
@@ -454,7 +456,7 @@ def find_cautions(cube: Cube, contrast: Contrast) -> Iterator[str]:
         )
         if axis != contrast.axis and other != VARIANT and (has_numbers & ~is_compared).any():
             at = listed([label for label, used in zip(labels, is_compared, strict=True) if used])
-            yield f"compared only at {shorten(other)}={at}"
+            yield f"{SCOPE} {shorten(other)}={at}"
     if "logit_std" in cube.numbers and not name_parts & set(SCALES) and contrast.metric not in SCALES:
         first, second = (
             np.take(cube.numbers["logit_std"], level, axis=contrast.axis) for level in (contrast.start, contrast.end)

@@ -199,8 +199,7 @@ def format_axis(axis: Mapping[str, Any]) -> str:
         ends = list_words(axis)
         return f"{axis['key']}: {axis['count']:,} values from {ends[0]} to {ends[-1]}"
     values = [f"{word} ({ALL})" if word == endless_text(axis) else word for word in axis["words"]]
-    shown = ", ".join(values if len(values) <= 8 else [*values[:7], "...", values[-1]])
-    return f"{axis['key']}: {shown}"
+    return f"{axis['key']}: " + ", ".join(values if len(values) <= 8 else [*values[:7], "...", values[-1]])
 
 
 def make_plot_data(manifest: Manifest, summary: Summary, depth: str) -> Plotted:

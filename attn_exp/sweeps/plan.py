@@ -286,8 +286,7 @@ def find_runs(numbers: Sequence[int]) -> list[list[int]]:
     if isinstance(numbers, range):
         return [[numbers.start, numbers.stop]]
     indices = np.asarray(numbers, dtype=np.uint64)
-    breaks = np.flatnonzero(np.diff(indices) != 1) + 1
-    return [[int(run[0]), int(run[-1]) + 1] for run in np.split(indices, breaks)]
+    return [[int(run[0]), int(run[-1]) + 1] for run in np.split(indices, np.flatnonzero(np.diff(indices) != 1) + 1)]
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:

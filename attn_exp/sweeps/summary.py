@@ -30,6 +30,7 @@ from attn_exp.sweeps.effects import (
     NO,
     NOISE,
     RATIOS,
+    SCOPE,
     SPOKEN,
     Effect,
     Shares,
@@ -292,7 +293,9 @@ def format_effects(rows: Sequence[Effect], tests: int) -> str:
         if largest.verdict == FEW and largest.mean != 0
         else ""
     )
-    return "; ".join(filter(None, (text, few, largest.note if largest.verdict != NO else ""))) + "."
+    # of an effect that hardly exists, only where it was measured matters
+    notes = (note for note in largest.note.split("; ") if largest.verdict != NO or note.startswith(SCOPE))
+    return "; ".join(filter(None, (text, few, *notes))) + "."
 
 
 def describe_effect(effect: Effect, tests: int) -> tuple[str, str]:
