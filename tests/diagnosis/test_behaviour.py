@@ -44,6 +44,11 @@ def leak(q: Any, k: Any, v: Any, mask: Any = None) -> Any:
     return softmax(logits(q, k) if mask is None else np.where(mask, logits(q, k), -1e30)) @ v
 
 
+def narrow_its_mask(q: Any, k: Any, v: Any, mask: Any = None, is_causal: bool = False) -> Any:
+    allowed = np.tri(q.shape[-2], k.shape[-2], dtype=bool) | (not is_causal)
+    return leak(q, k, v, allowed if mask is None else np.logical_and(mask, allowed, out=mask))
+
+
 def divide(q: Any, k: Any, v: Any, mask: Any = None) -> Any:
     powers = np.exp(logits(q, k)) * (True if mask is None else mask)
     with np.errstate(invalid="ignore"):
@@ -67,6 +72,7 @@ SHOWN: list[tuple[Callable[..., Any], str, str, str]] = [
      "example 1 alone gives other axes: shape [6, 9, 8], expected [1, 6, 9, 8]"),
     (leak, "another mask, another answer", "held", ""), (leak, "NaN behind a mask", "remark", "it reaches the answer"),
     (leak, "rows without keys", "held", "the mean of all values"), (divide, "rows without keys", "remark", "NaN"),
+    (narrow_its_mask, "inputs unchanged", "broken", "it changed mask"),
     (divide_safely, "rows without keys", "held", "zeros"), (divide_safely, "NaN behind a mask", "held", ""),
 ]  # fmt: skip
 

@@ -83,15 +83,6 @@ class OfSettings(Told):
         super().__init__(config.n_embd, config.n_head, config.causal)
 
 
-class OfSoMany(Told):
-    """Refuses to be causal where nobody says for how many tokens."""
-
-    def __init__(self, d_model: int = 24, num_heads: int = 3, causal: bool = False, sequence_length: int | None = None):
-        if causal and sequence_length is None:
-            raise ValueError("sequence_length is needed to be causal")
-        super().__init__(d_model, num_heads, causal)
-
-
 class WithoutMatrices(nn.Module):
     """A function of q, k and v whose class has a switch for its mask."""
 
@@ -114,7 +105,7 @@ class HidesNothing(WithoutMatrices):
 @pytest.mark.parametrize(
     ("kind", "names"),
     [
-        (Told, ()), (Next, ("causal_next",)), (OfSettings, ("causal_ignored",)), (OfSoMany, ()), (WithoutMatrices, ()),
+        (Told, ()), (Next, ("causal_next",)), (OfSettings, ("causal_ignored",)), (WithoutMatrices, ()),
         (HidesNothing, ("causal_ignored",)),
     ],
 )  # fmt: skip

@@ -105,7 +105,7 @@ USUAL = "scores = q @ k.swapaxes(-1, -2) * (scale or q.shape[-1] ** -0.5)"
 HIDDEN = "scores = np.where(allowed | (not is_causal), scores, -np.inf)"
 LOST = {
     "`is_causal` together with `scale`": f"{HIDDEN} if is_causal else (scale or 1 / q.shape[-1] ** 0.5) * (q @ k.mT)",
-    "argument `return_weights`": f"{USUAL}; {HIDDEN.replace('is_causal', '(is_causal and not return_weights)')}",
+    "argument `return_weights`": f"{USUAL.replace('scale', '(not return_weights and scale)')}; {HIDDEN}",
     "argument `options`": f"{USUAL}; {HIDDEN}; scores = scores + options.get('past', 0)",
 }
 """What is lost where two arguments meet, or with an option that should change nothing."""

@@ -218,7 +218,6 @@ def test_a_number_from_the_rounded_boxes_before_is_right() -> None:
             ("q", "scores", "weights"),
             "scale is already applied to q",
         ),
-        ({**worked(), "logits": worked()["logits"] + [[1], [2], [3]]}, ("logits", "weights"), "a constant is added"),
         ({**worked(), "scores": worked()["logits"]}, ("scores", "weights"), "the scores are already scaled"),
     ],
 )

@@ -204,7 +204,7 @@ def with_options(q: Any, k: Any, v: Any, reorder_ops: bool = False, rows_at_once
 
 def test_an_option_is_verified_where_its_other_value_gives_the_right_answers_too() -> None:
     verdict = attn_exp.check(with_options, quick=True)
-    assert verdict.not_verified == ("argument `near` (its meaning is not known)",), verdict
+    assert verdict.not_verified == ("argument `near` (right only with its default)",), verdict
 
 
 @pytest.mark.parametrize("scaled_before", [False, True])

@@ -173,7 +173,8 @@ def find_named_libraries(function: Any) -> set[str]:
             return {"torch"}
         function = next(filter(inspect.isfunction, (getattr(function, name, None) for name in METHODS)), function)
     function = inspect.unwrap(function) if hasattr(function, "__wrapped__") else function  # a jitted function
-    source, module_name = source_with_helpers(function), getattr(function, "__module__", None) or ""
+    source = source_with_helpers(function)
+    module_name = getattr(function, "__module__", None) or ""
     globals_of_file = vars(sys.modules.get(module_name, inspect))
     values = [globals_of_file[word] for word in set(re.findall(r"\w+", source)) if word in globals_of_file]
     modules = {str(getattr(value, field, "") or "") for value in values for field in ("__name__", "__module__")}

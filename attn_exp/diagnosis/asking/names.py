@@ -209,7 +209,8 @@ def parameters_in_docstring(function: Any, name: str) -> list[inspect.Parameter]
 
 def parse_parameter(text: str) -> inspect.Parameter:
     name_and_type, _, default = text.partition("=")
-    kind, name = inspect.Parameter.POSITIONAL_OR_KEYWORD, name_and_type.partition(":")[0].strip()
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    name = name_and_type.partition(":")[0].strip()
     return inspect.Parameter(name, kind, default=default.strip() if default else inspect.Parameter.empty)
 
 

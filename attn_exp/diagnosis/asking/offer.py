@@ -349,8 +349,7 @@ def join_masks(masks: list[Mask], setup: Setup, request: Request) -> Array:
     """Combine masks into one boolean mask: `[t s]` if batch and heads share it, else with axes for them."""
     rules = setup.rules.__class__(masks=tuple(masks), offset=setup.rules.offset)
     allowed = steps.allowed(replace(setup, rules=rules))
-    shared = allowed[0, 0] if allowed.shape[:2] == (1, 1) else allowed
-    return shared ^ request.blocks
+    return (allowed[0, 0] if allowed.shape[:2] == (1, 1) else allowed) ^ request.blocks
 
 
 def score_arguments(recipe: Recipe, setup: Setup, offer: Offer) -> dict[str, Any]:

@@ -108,7 +108,7 @@ def other_sizes(maker: HeadsMaker) -> Iterator[Case]:
     """
     cases = [
         maker.case(
-            ANOTHER_BATCH if maker.only_head_size else "another head size", 6, 6, size=4, batch=3, optional=True
+            ANOTHER_BATCH if maker.only_head_size else "another head size", 6, 6, size=4, batch=5, optional=True
         ),
         maker.case("few queries, many keys", 2, 29, size=16, optional=True),
         maker.case("many queries, few keys", 23, 3, size=6, batch=1, heads=1, optional=True),
@@ -121,7 +121,7 @@ def layer_cases(request: Request, offer: Offer, quick: bool, inside: Inside | No
     maker = LayerMaker(request, offer, inside)
     refuse_large_cases(maker, quick)
     yield maker.case("values", 9, 9)
-    yield maker.case("another length", 7, 7, batch=3)
+    yield maker.case("another length", 7, 7, batch=5)
     if inside is None:
         # x is narrower than all heads together: code that divides its width by the heads gets a wrong head size
         yield maker.case(WIDTH, 7, 7, wider=-5, unpromised=True)

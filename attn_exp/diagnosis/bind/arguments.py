@@ -26,10 +26,11 @@ memory: context memory encoderhiddenstates kv y xa keyvaluestates inputskv xkv e
     encoutput encout encoutputs crossinput kvinput inputkv crossattentionstates source memories keyvalue other \
     crossx encoderstates mdata c cond others
 memory_mask: contextmask encoderattentionmask memorymask encodermask encmask crossattnmask
-rotary: positionembeddings rotaryposemb rotaryemb rope posemb positionembedding rotary cossin ropecossin sincos
+rotary: positionembeddings rotaryposemb rotaryemb rope posemb positionembedding rotary cossin ropecossin sincos \
+    rotposemb rotaryfreqs rotaryfrequencies
 complex: freqscis freqscomplex freqs freqcis precomputedfreqs ropefreqs freqscisq pe
-cos: cos freqscos ropecos cosine coscached
-sin: sin freqssin ropesin sine sincached
+cos: cos freqscos ropecos cosine coscached cosemb cosembed costable poscos
+sin: sin freqssin ropesin sine sincached sinemb sinembed sintable possin
 position_ids: positionids cacheposition inputpos positions pos position tokenpositions
 cache: pastkeyvalue pastkeyvalues layerpast past cache kvcache pastkv layercache kvc prevkv incrementalstate state
 use_cache: usecache usekvcache returncache
@@ -53,6 +54,8 @@ MASK_ARRAYS = (*MASKS, "added")
 """Roles for which `Neutral.mask` makes an array; `added` is a bias of the scores."""
 ROTARY = ("rotary", "complex", "cos", "sin")
 """Roles of rotary tables: cosines and sines in one argument, complex numbers, or one argument for each."""
+OFFSET = "position of the first token"
+"""A key among the keywords of a call: rotary tables start at this position. No argument has such a name."""
 TO_EVALUATE = {"training": False, "deterministic": True, "decode": False}
 """Values that switch a layer to evaluation mode."""
 
@@ -169,7 +172,7 @@ class Neutral:
     """Computes values of arguments that change nothing.
 
     Attributes:
-        lengths: the batch size b and the numbers of queries t and keys s of the call.
+        lengths: the batch size b and the numbers of queries t and keys s of the call, and OFFSET.
         sizes: the sizes of the layer, as in `Layer.sizes`.
         source: the source code of the layer, which shows how it uses a mask.
         request: the requested positions, which set the angles of rotary tables, and whether causality is requested.
@@ -219,7 +222,10 @@ class Neutral:
         Cosines and sines have one angle per dimension or per pair. A single argument for both takes two arrays, the
         angles, or complex numbers (also as pairs of real numbers).
         """
-        size, tokens = self.sizes.get("r") or self.sizes.get("d", 2), np.arange(self.lengths["t"])
+        size, tokens = (
+            self.sizes.get("r") or self.sizes.get("d", 2),
+            self.lengths.get(OFFSET, 0) + np.arange(self.lengths["t"]),
+        )
         base = float(getattr(next(iter(self.request.positions), None), "base", 1e4))
         by_pair = tokens[:, None] * base ** (-np.arange(0, size, 2) / size) * bool(self.request.positions)  # [t d/2]
         by_dimension = np.concatenate([by_pair, by_pair], -1)  # [t d]
@@ -228,7 +234,8 @@ class Neutral:
         matrices = np.stack([real_pairs * [1, -1], real_pairs[..., ::-1]], -2)  # [t d/2 2 2]
 
         angles = [by_dimension, by_pair, *(np.stack([table] * self.lengths["b"]) for table in (by_dimension, by_pair))]
-        cosines, sines = [np.cos(table) for table in angles], [np.sin(table) for table in angles]
+        cosines = [np.cos(table) for table in angles]
+        sines = [np.sin(table) for table in angles]
         of_dimensions, of_pairs, batched_dimensions, batched_pairs = zip(cosines, sines, strict=True)
         layouts = {
             "cos": cosines, "sin": sines, "complex": [rotations, real_pairs, batched_pairs, matrices],

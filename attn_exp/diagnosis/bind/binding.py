@@ -26,6 +26,7 @@ from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.bind.arguments import (
     MASK_ARRAYS,
     MASKS,
+    OFFSET,
     ROTARY,
     TO_EVALUATE,
     Arguments,
@@ -162,7 +163,8 @@ def read_call_arguments(runner: Runner, name: str, with_memory: bool) -> Argumen
         raise UncalledError(f"{name} needs `{'`, `'.join(arguments.missing)}`, whose meaning is not known")
     if not arguments.arrays:
         raise UncalledError(f"{name} takes no array that could be the input")
-    keywords, is_cross_attention = arguments.keywords, with_memory or "memory" in arguments.arrays
+    keywords = arguments.keywords
+    is_cross_attention = with_memory or "memory" in arguments.arrays
     if not is_cross_attention or "memory_mask" not in keywords or keywords.get("mask") == "attn_mask":
         return arguments
     others = {role: name for role, name in keywords.items() if role not in ("mask", "padding")}  # masks of the queries
@@ -335,7 +337,10 @@ class Call:
     convert: Callable[[Array], Any]
 
     def __call__(self, inputs: Mapping[str, Any], keywords: Mapping[str, Any]) -> Any:
-        neutral = {role: convert_value(value, self.convert) for role, value in self.neutral_values(inputs).items()}
+        neutral = {
+            role: convert_value(value, self.convert)
+            for role, value in self.neutral_values(inputs, keywords.get(OFFSET, 0)).items()
+        }
         names = {**self.arguments.keywords, **self.arguments.arrays}
         parameters = self.arguments.parameters
         narrowed = {role: self.convert(np.asarray(value)) if hasattr(value, "dtype") else value
@@ -347,14 +352,14 @@ class Call:
         named = {name: by_name[name] for name in parameters if name in by_name and name not in positional}
         return self.runner.run(*(by_name[name] for name in positional), **named)
 
-    def neutral_values(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    def neutral_values(self, inputs: Mapping[str, Any], offset: int = 0) -> dict[str, Any]:
         """Return the values of the arguments that every call passes besides the inputs, by role.
 
         Raises:
             UncalledError: an argument has no neutral value.
         """
         lengths, source, level = find_lengths(inputs, self.axes), source_inside(self.runner), self.attempt.level
-        neutral = Neutral(lengths, self.sizes, source, self.request, level)
+        neutral = Neutral({**lengths, OFFSET: offset}, self.sizes, source, self.request, level)
         rotary = ROTARY if level or self.request.positions else ()
         roles = {*self.arguments.required, *self.attempt.more, *rotary, *self.switches()}
         names = {role: name for role, name in self.arguments.keywords.items() if role in roles and role != "memory"}

@@ -32,6 +32,7 @@ from attn_exp.diagnosis.asking.names import (
 from attn_exp.diagnosis.bind.arguments import (
     ARRAYS,
     MASKS,
+    OFFSET,
     ROTARY,
     Arguments,
     fill_of_mask,
@@ -243,7 +244,8 @@ def make_layer(
     owner = owner_in(function)
     first = next(iter(inputs.values()))
     layer_library = library_of_kind(kind_of(function), function) if kind_of(function) != "plain" else ""
-    library_name, dtype = layer_library or library_of(first), str(first.dtype).removeprefix("torch.")
+    library_name = layer_library or library_of(first)
+    dtype = str(first.dtype).removeprefix("torch.")
     backend = load_library(library_name)
     passes_names = fixed or all(role in arguments.arrays for role in inputs)
     keyword, polarity = read_mask_option(factory, options.get("mask"))
@@ -260,9 +262,14 @@ def make_layer(
 
     def call(arrays: Mapping[str, Any], keywords: Mapping[str, Any]) -> Any:
         by_role = {role: match_dtype(value) for role, value in keywords.items()}
+        start = by_role.pop(OFFSET, None)
+        tables = {} if start is None else {
+            name: cut_table(fixed[name], lengths["t"], start, arrays["x"].shape[axes["x"].index("t")])
+            for role, name in names.items() if role in ROTARY and name in fixed
+        }  # fmt: skip
         by_role |= arrays if passes_names else {}
         by_name = {names.get(role, role): value for role, value in by_role.items()}
-        return function(*([] if passes_names else arrays.values()), **{**fixed, **by_name})
+        return function(*([] if passes_names else arrays.values()), **{**fixed, **tables, **by_name})
 
     example = {role: convert(np.asarray(array)) if layer_library and library_of(array) != library_name else array
                for role, array in inputs.items()}  # fmt: skip
@@ -296,6 +303,14 @@ def make_layer(
         widths={role: found[letter] for role, found in axis_sizes.items() for letter in "mc" if letter in found},
         axes_told="layout" in options or ("h" in sizes and options.get("heads") == lengths.get("h") != tokens),
     )  # fmt: skip
+
+
+def cut_table(table: Any, tokens: int, start: int, count: int) -> Any:
+    """Return `count` rows of a rotary table from row `start` on; its axis of tokens has the length `tokens`."""
+    if isinstance(table, tuple | list):
+        return tuple(cut_table(part, tokens, start, count) for part in table)
+    axis = tuple(table.shape).index(tokens)
+    return table[(*[slice(None)] * axis, slice(start, start + count))]
 
 
 def find_sizes(

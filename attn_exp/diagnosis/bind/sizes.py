@@ -20,7 +20,7 @@ from attn_exp.diagnosis.asking.request import Request
 
 NAMES = read_names("""
 h: nh
-g: numkvgroups nkvgroups kvgroups nkv numkv numquerygroups multiquerygroupnum
+g: numkvgroups nkvgroups kvgroups groupnum nkv numkv numquerygroups multiquerygroupnum
 groups: numgroups ngroups groups
 d: dk dv dq dkv dqk dhead dkey dvalue dkeys dvalues hd keydim valuedim qkvdim projdim attndim querypreattnscalar \
     keyvaluedim
@@ -59,7 +59,7 @@ FIXED = {
     "windowsize": 4, "window": 4, "clipqkv": None, "attentiontype": "full_attention", "layertypes": ["full_attention"],
     "attnimplementation": "eager", "scaleattnweights": True, "partialrotaryfactor": 1.0, "batchfirst": True,
     "kernelsize": 3, "numclasses": 11,
-    "quant": False, "quantize": False, "srratio": 1, "reductionratio": 1,
+    "quant": False, "vis": False, "quantize": False, "srratio": 1, "reductionratio": 1,
 }  # fmt: skip
 """Values for required settings that are not sizes."""
 CONFIG = re.compile("(conf|params|opts?|options)$|.*(config|cfg|args|hparams)$")
@@ -77,7 +77,7 @@ PARTS = (
     ("head(?!.*norm)", "h"),
     ("^(?!max|n)\\w*(model|embd|embed|embdim|embeddim|hiddensize|hiddendim|features|channels|width)$", "m"),
     ("patch|kernel|window|chunk|block|vocab|batch|seq|ffn|mlp|rank|code|bucket|ima?ge?|stride|pool|cache|file", ""),
-    ("^(?!max)\\w*(dims?|dimensions?|size|feats?|units|planes|embeddings)$", "m"),
+    ("^(?!max)\\w*(dims?|dimensions?|size|feats?|units|planes|embeddings)$|^dim(?!s?$)", "m"),
 )
 """Patterns of names, and the kind of setting that each means; the first match wins."""
 

@@ -23,6 +23,7 @@ from attn_exp.diagnosis.asking.case import (
     differs,
     expected,
     make_other_data,
+    predicted,
     same_answer,
     same_numbers,
 )
@@ -33,6 +34,7 @@ from attn_exp.errors import first_line
 from attn_exp.experiment.verdict import ABSENT, BROKEN, HELD, REMARK, Finding
 from attn_exp.own_code import held
 from attn_exp.rules.masks.array import Allowed
+from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.masks.padding import Padding
 
 Found = tuple[Finding, str]
@@ -117,11 +119,12 @@ def check_inputs_unchanged(caller: Caller, case: Case, _digits: int) -> Found:
 
 
 def cases_with_more_masks(caller: Caller, case: Case) -> list[Case]:
-    """Return the case with a mask added, and with padding added, if the function takes these."""
+    """Return the case with each mask that the function takes: a mask, padding or causality, and with all of them."""
     keys = setup_of(case).keys
-    added = {"mask": Allowed(two_masks(case)[0]), "padding": Padding(keys - 1)}
-    return [case.with_masks((*case.recipe.rules.masks, mask)) for role, mask in added.items()
-            if caller.offer.takes(role) and keys > 1]  # fmt: skip
+    added = {"mask": Allowed(two_masks(case)[0]), "padding": Padding(keys - 1), "causal": Causal()}
+    masks = [mask for role, mask in added.items() if caller.offer.takes(role) and keys > 1]
+    choices = [[mask] for mask in masks] + [masks] * (len(masks) > 1)
+    return [case.with_masks((*case.recipe.rules.masks, *chosen)) for chosen in choices]
 
 
 def copy_arrays(caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Array]:
@@ -234,7 +237,8 @@ def check_same_address(caller: Caller, case: Case, digits: int) -> Found:
     copied_arguments = caller.arguments(case)  # the same numbers at another address
     if caller.library.name == "jax":
         return Finding(question, ABSENT, "JAX arrays cannot be written to"), ""
-    answer, copied_answer = caller.answer(arguments, case), caller.answer(copied_arguments, case)
+    answer = caller.answer(arguments, case)
+    copied_answer = caller.answer(copied_arguments, case)
     if not same_answer(answer, copied_answer, case, digits):
         return Finding(question, BROKEN, CACHED_BY_ADDRESS), ""
     new_answer = caller.answer(new_arguments, new_case)
@@ -376,17 +380,22 @@ def check_empty_row(caller: Caller, case: Case, row: int) -> Found:
     output = caller(case).output
     if output is None:
         return Finding("rows without keys", ABSENT), ""
-    kind = classify_empty_row(output[..., row, :], case)
-    if kind == "nan":
-        return Finding("rows without keys", REMARK, "NaN"), "" if caller.request.empty == "nan" else "empty_row_nan"
-    return Finding("rows without keys", HELD, kind), ""
+    found = describe_empty_row(output, case, row)
+    if found == "NaN":
+        return Finding("rows without keys", REMARK, found), "" if caller.request.empty == "nan" else "empty_row_nan"
+    return Finding("rows without keys", HELD, found), ""
 
 
-def classify_empty_row(row: np.ndarray, case: Case) -> str:
-    assert case.given.v is not None
-    if np.isnan(row).any():
-        return "nan"
-    if not row.any():
-        return "zeros"
-    mean = np.repeat(case.given.v.mean(axis=2), case.recipe.heads // case.recipe.groups, axis=1)
-    return "the mean of all values" if np.allclose(row, mean, atol=1e-3) else "other numbers"
+def describe_empty_row(output: Array, case: Case, query: int) -> str:
+    """Describe the output of a query that sees no key, by the first common choice that fits."""
+    row, unmasked = output[..., query, :], case.recipe.with_rules(masks=())
+    for phrase, recipe in (
+        ("zeros", case.recipe),
+        ("the mean of all values", unmasked.with_rules(scale=0.0, scores=())),
+        ("the same as without a mask", unmasked),
+    ):
+        stages = predicted(recipe, case.given)
+        right = None if stages is None else stages["output"][..., query, :]
+        if right is not None and right.shape == row.shape and np.allclose(row, right, rtol=0, atol=1e-3):
+            return phrase
+    return "NaN" if np.isnan(row).any() else "other numbers"

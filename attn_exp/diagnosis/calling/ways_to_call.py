@@ -223,7 +223,8 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
         return best
     # a call that returned something has no place of an error, and got furthest
     furthest = max(tried, key=lambda attempt: (attempt.answer.reached is None, attempt.answer.reached or ()))
-    offer, is_direct = furthest.caller.offer, furthest.function.call is furthest.function.origin
+    offer = furthest.caller.offer
+    is_direct = furthest.function.call is furthest.function.origin
     if known is not None or (is_direct and not offer.only_if_right):
         return furthest
     error = furthest.answer.error or "its argument names do not identify q, k and v; in order, they give a wrong answer"

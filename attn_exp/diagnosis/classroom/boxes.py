@@ -185,7 +185,8 @@ def find_indices(names: tuple[str, ...], tokens: tuple[str, ...], count: int, la
     Raises:
         UserError: only some of the names are tokens, or a name occurs too often.
     """
-    lowercase_names, indices_of_token = [name.lower() for name in names], dict[str, list[int]]()
+    lowercase_names = [name.lower() for name in names]
+    indices_of_token = dict[str, list[int]]()
     for index, token in enumerate(tokens):
         indices_of_token.setdefault(token.lower(), []).append(index)
     if not any(name in indices_of_token for name in lowercase_names):

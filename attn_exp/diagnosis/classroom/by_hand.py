@@ -43,15 +43,12 @@ from attn_exp.experiment.executing import Stages
 from attn_exp.forms.pipeline import Recipe, Step
 from attn_exp.mistakes.mistake import Change, around
 
-WRITTEN, MISTAKE, EXCHANGED, SLIP, UNKNOWN, COARSE = (
-    "written", "mistake", "exchanged", "slip", "unknown", "coarse",
-)  # fmt: skip
+WRITTEN, MISTAKE, EXCHANGED, SLIP, UNKNOWN = "written", "mistake", "exchanged", "slip", "unknown"
 """Kinds of remarks on a box that is not simply right.
 
 - `WRITTEN`: right, but in another notation.
 - `EXCHANGED`: boxes, rows or columns are swapped.
 - `UNKNOWN`: wrong without explanation.
-- `COARSE`: rounded too coarsely.
 """
 LEAST_WRONG = 3
 """Minimum number of wrong cells that a mistake in one box must explain; one fewer if only in some rows or heads."""
@@ -222,16 +219,13 @@ class Judge:
             corrected = replace(box, values=np.where(is_wrong, expected, box.values))
         are_many = is_wrong.sum() / max(1, box.given.sum()) > FEW
         partner = self.find_swapped_box(box) if are_many else ""
-        are_integers = are_many and self.has_integers(box)
         if is_wrong.sum() > 1:
-            if not (partner or are_integers) and (remark := self.find_mistake(index, box, is_wrong)):
+            if not partner and (remark := self.find_mistake(index, box, is_wrong)):
                 return remark, corrected
             if exchange := self.find_swapped_lines(index, box):
                 return exchange
         if partner:
             kind, says = EXCHANGED, f"the boxes of {box.stage} and {partner} are swapped"
-        elif are_integers:
-            kind, says = COARSE, "rounded to whole numbers, which is too coarse to count as right"
         elif not are_many:
             kind, says = SLIP, format_slip(box, is_wrong, expected)
         else:
@@ -251,15 +245,6 @@ class Judge:
             if not boxes[side].misses(get_stage(self.exact, box)).any()
         )
         return next(partners, "")
-
-    def has_integers(self, box: Box) -> bool:
-        """Return whether a box contains the right numbers, rounded to integers although decimals were required."""
-        exact = get_stage(self.exact, box)
-        if exact is None or exact.shape != box.values.shape or count_decimals([box]) > 0 or self.digits == 0:
-            return False
-        with np.errstate(invalid="ignore"):
-            near = (np.abs(box.values - exact) <= 0.5 + SAME) | (box.values == exact)
-        return bool(near[box.given].all())
 
     def compute_from_written(self, index: int, box: Box) -> Array | None:
         """Return what follows for a box from the numbers written in the boxes before it."""

@@ -16,7 +16,6 @@ from attn_exp import mistakes
 from attn_exp.arrays import Array, Arrays
 from attn_exp.diagnosis.classroom.boxes import Box
 from attn_exp.diagnosis.classroom.by_hand import (
-    COARSE,
     CUT_TEXT,
     EXCHANGED,
     MISTAKE,
@@ -298,9 +297,7 @@ def describe_notations(remarks: Sequence[Remark]) -> list[str]:
     """Return remarks on notation, each with all stages that it applies to."""
     stages_by_text: dict[str, list[str]] = {}
     for remark in remarks:
-        if remark.kind == COARSE:
-            stages_by_text.setdefault(remark.says, []).append(remark.stage)
-        elif remark.kind in (WRITTEN, LAYOUT):
+        if remark.kind in (WRITTEN, LAYOUT):
             stage, _, text = remark.says.rpartition(": ") if remark.stage else ("", "", remark.says)
             stages_by_text.setdefault(text, []).extend([stage] if stage else [])
     return [f"{', '.join(stages)}: {text}" if stages else text for text, stages in stages_by_text.items()]

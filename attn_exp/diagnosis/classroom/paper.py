@@ -253,7 +253,8 @@ def read_rotation(encodings: Sequence[Position], side: str, size: int, positions
     Encoding the unit vectors gives a matrix for each position. The encoding must be linear, and the matrix must rotate
     pairs of columns.
     """
-    tried, vector = np.concatenate([positions, np.arange(TRIED_POSITIONS)]), np.arange(1.0, size + 1)
+    tried = np.concatenate([positions, np.arange(TRIED_POSITIONS)])
+    vector = np.arange(1.0, size + 1)
     matrix = np.stack([apply_positions(encodings, side, unit, tried) for unit in np.eye(size)], axis=1)  # [tried d d]
     encoded = apply_positions(encodings, side, vector, tried)
     if not np.allclose(np.einsum("i,pij->pj", vector, matrix), encoded, atol=SAME):

@@ -40,8 +40,6 @@ SHOWN = 4
 """Maximum number of wrong cells that are listed."""
 FEW = 1 / 3
 """A slip affects at most this share of a box; more wrong cells mean another computation."""
-LOGITS = ("scores", "logits", "capped", "masked")
-"""Stages where adding a constant to a row changes no weights."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -377,7 +375,6 @@ class Reading:
 def other_readings(sheet: Sheet) -> Iterator[Reading]:
     yield from rename_scores(sheet)
     yield from scale_early(sheet)
-    yield from shift_logits(sheet)
     digits = find_coarsest_digits(sheet)
     if digits is not None:
         remark = f"every step is rounded to {digits} decimals, and the next step uses the rounded numbers"
@@ -401,35 +398,6 @@ def scale_early(sheet: Sheet) -> Iterator[Reading]:
 
 def scale_sides(place: Step, factors: dict[str, float]) -> Step:
     return lambda setup, side, heads, positions: place(setup, side, heads, positions) * factors.get(side, 1.0)
-
-
-def shift_logits(sheet: Sheet) -> Iterator[Reading]:
-    """Yield the alternative that adds a constant to all logits of a query, which a softmax ignores."""
-    exact = run_recipe(sheet, sheet.right)
-    if exact is None or not sheet.settled.rules.normalizer.exponential:
-        return
-    boxes = tuple(subtract_row_mean(box, exact.get(box.stage)) for box in sheet.boxes)
-    if any(shifted is not box for shifted, box in zip(boxes, sheet.boxes, strict=True)):
-        yield Reading(replace(sheet, boxes=boxes), sheet.right, "a constant is added to all logits of a query")
-
-
-def subtract_row_mean(box: Box, array: Array | None) -> Box:
-    """Subtract from each row of a box of logits its mean deviation from `array`; return any other box unchanged."""
-    if box.stage not in LOGITS or array is None or array.shape != box.values.shape or not box.misses(array).any():
-        return box
-    with np.errstate(invalid="ignore"):
-        deviations = np.where(np.isfinite(array) & box.given, box.values - array, np.nan)
-    counts = np.isfinite(deviations).sum(axis=-1, keepdims=True)
-    if (counts[box.given.any(axis=-1, keepdims=True)] < 2).any():
-        return box
-    mean = np.nansum(deviations, axis=-1, keepdims=True) / np.maximum(counts, 1)  # rounded too, so tolerances double
-    return replace(
-        box,
-        values=box.values - mean,
-        tolerances=2 * box.tolerances,
-        own_tolerances=2 * box.own_tolerances,
-        roundings=None,
-    )
 
 
 def rename_scores(sheet: Sheet) -> Iterator[Reading]:

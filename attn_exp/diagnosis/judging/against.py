@@ -381,7 +381,8 @@ def compare_by_definition(both: Both, request: Request) -> Verdict:
     names, verdicts = (both[0].name, both[1].name), [side.verdict for side in both]
     why = "their matrices cannot be exchanged" if takes_same_input(both) else "one takes q, k, v and the other x"
     findings = [Finding("the same input", ABSENT, f"{why}, so each is compared with the definition on its own input")]
-    reasons, wrong = differing_rules(both), [is_unlike_definition(verdict) for verdict in verdicts]
+    reasons = differing_rules(both)
+    wrong = [is_unlike_definition(verdict) for verdict in verdicts]
     if any(wrong) and (not all(wrong) or verdicts[0].mistakes != verdicts[1].mistakes or not verdicts[0].mistakes):
         phrases = [
             f"{name} computes {verdict.computes.rstrip('.')}" if is_wrong else f"{name} {FOLLOWS}"

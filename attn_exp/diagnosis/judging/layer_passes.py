@@ -23,7 +23,7 @@ from attn_exp.diagnosis.asking.case import Case, expected
 from attn_exp.diagnosis.asking.libraries import collect_arrays, load_library
 from attn_exp.diagnosis.asking.questions import layer_cases
 from attn_exp.diagnosis.asking.request import Request
-from attn_exp.diagnosis.bind.arguments import ROTARY
+from attn_exp.diagnosis.bind.arguments import OFFSET, ROTARY
 from attn_exp.diagnosis.bind.layer import Layer, leave_out
 from attn_exp.diagnosis.calling.call import Bound
 from attn_exp.diagnosis.calling.conventions import BLOCKS
@@ -63,7 +63,7 @@ DECODING = "decoding with a cache"
 """The row of the report about decoding."""
 CACHE_ROLES = ("cache", "start", "use_cache")
 """Roles of arguments with which a layer is decoded token by token."""
-TOKENS, PROMPT = 5, 3
+TOKENS, PROMPT = 9, 3
 """Number of tokens to decode, and how many of them one call takes as the prompt."""
 CLOSE = 1e-5
 """Relative tolerance, which allows for a cache in float32."""
@@ -112,6 +112,20 @@ def list_proven_mistakes(verdict: Verdict, observed: Observed, request: Request)
     scales = [read_scale(recording, pair) for pair in pairs]
     if not verdict.right_under and np.allclose(scales, width**-0.5) and pairs[0].q.values[0].shape[-1] < width:
         yield "scale_by_sqrt_d_model"
+    if request.positions and set(observed.layer.inputs) == {"x"} and ignores_order(observed):
+        yield "position_missing"
+
+
+def ignores_order(observed: Observed) -> bool:
+    """Return whether the outputs of later tokens depend on the first two tokens, but not on their order."""
+    x = next(iter(observed.recording.inputs_by_run[0].values()))
+    swapped = np.concatenate([x[:, 1::-1], x[:, 2:]], axis=1)
+    changed = np.concatenate([-x[:, :2], x[:, 2:]], axis=1)
+    outputs = [call_once(observed.layer, one, {}) for one in (x, swapped, changed)]
+    right, after_swap, after_change = (None if output is None else output[:, 2:] for output in outputs)
+    return right is not None and after_swap is not None and after_change is not None and (
+        are_close(after_swap, right, CLOSE) and not are_close(after_change, right, CLOSE)
+    )  # fmt: skip
 
 
 def read_scale(recording: Recording, pair: Pair) -> float:
@@ -204,6 +218,17 @@ def report_shared_matrices(verdict: Verdict, observed: Observed, own: OwnFunctio
     ))  # fmt: skip
 
 
+def report_return_switch(verdict: Verdict, observed: Observed, own: OwnFunction, request: Request) -> Verdict:
+    """Leave open an argument such as `need_weights` that changes the output, not only what else is returned."""
+    layer, x = observed.layer, next(iter(observed.recording.inputs_by_run[0].values()))
+    if not verdict.passed or "return_weights" not in layer.keywords or set(layer.inputs) != {"x"}:
+        return verdict
+    off, on = (call_once(layer, x, {"return_weights": value}) for value in (False, True))
+    is_same = off is None or on is None or are_close(off, on, CLOSE)
+    point = f"argument `{layer.keywords['return_weights']}` (with True the output differs)"
+    return verdict if is_same else with_unverified(verdict, point)
+
+
 def find_omitted_norms(observed: Observed) -> dict[str, Any]:
     modules: Any = getattr(observed.layer.target, "named_modules", dict)() or ()
     return {path: module for path, module in modules if vars(module).get("forward") is leave_out}
@@ -243,6 +268,7 @@ PASSES = (
     report_omitted_norms,
     report_missing_output_projection,
     report_shared_matrices,
+    report_return_switch,
     find_ignored_causal_mask,
 )
 
@@ -261,7 +287,7 @@ def check_decoding(verdict: Verdict, layer: Layer, bound: Bound, request: Reques
         return verdict
     case, x = make_decoding_case(bound, request)
     right, problem = expected(case)["output"], ""
-    whole = decode(layer, x, lambda position, last: positions_at(layer, 0), (0, TOKENS))
+    whole = call_once(layer, x, positions_at(layer, 0))
     known = [expected(one)["output"] for one in (case, case.with_masks(()))]
     takes_ids = "position_ids" in layer.keywords
     if whole is not None and not takes_ids and not any(are_close(whole, one, CLOSE) for one in known):
@@ -276,13 +302,13 @@ def check_decoding(verdict: Verdict, layer: Layer, bound: Bound, request: Reques
         if difference < CLOSE:
             return check_prompt(with_findings(verdict, Finding(DECODING, HELD)), layer, case, request, index)
         if alone is None or not np.allclose(output[:, 1:], alone[:, 1:]):
-            first_key = case.with_masks((Allowed(np.arange(TOKENS)[None] == np.zeros((TOKENS, 1))),))
+            first_key = case.with_masks((Allowed(np.eye(1, x.shape[1], dtype=bool).repeat(x.shape[1], axis=0)),))
             if are_close(output, expected(first_key)["output"], CLOSE):  # the mask is that of one query and all keys
                 mistakes = ("causal_top_left",)
             problem = problem or f"one token is off by {difference:.2g} times the largest number"
-    has_tables = any(role in layer.keywords for role in ROTARY)
-    if has_tables or not problem:
-        reason = "its caller applies the rotation" if has_tables else "no way to fill it was found"
+    has_tables = any(role in layer.keywords for role in ROTARY)  # perhaps those of all keys, not of the new ones
+    if not problem or (has_tables and not mistakes):
+        reason = "its caller applies the rotation" if problem else "no way to fill it was found"
         return with_unverified(verdict, f"cache `{names[0]}` ({reason})")
     computes = f"{verdict.computes}; but with `{names[0]}`, decoding token by token differs from one full pass"
     return replace(
@@ -319,10 +345,10 @@ def check_prompt(verdict: Verdict, layer: Layer, case: Case, request: Request, w
     if not (is_emptied and request.is_causal) or x is None or is_masked_by_caller or "position_ids" in layer.keywords:
         return verdict
     empty_again = (next(islice(find_ways(layer), way, None)) for _ in range(2))  # a new way has an empty cache
-    later = decode(layer, x, next(empty_again), (0, 1, 2, TOKENS))
+    later = decode(layer, x, next(empty_again), (0, 1, 2, x.shape[1]))
     if later is not None and not are_close(later, right, CLOSE):
         verdict = with_unverified(verdict, "several tokens at once after others in its `cache`")
-    output = decode(layer, x, next(empty_again), (0, *range(PROMPT, TOKENS + 1)))
+    output = decode(layer, x, next(empty_again), (0, *range(PROMPT, x.shape[1] + 1)))
     if output is None or are_close(output, right, CLOSE):
         return verdict
     unmasked = replace(case.with_masks(()), given=replace(case.given, x=x[:, :PROMPT]))
@@ -335,7 +361,8 @@ def check_prompt(verdict: Verdict, layer: Layer, case: Case, request: Request, w
 
 def positions_at(layer: Layer, position: int) -> dict[str, Any]:
     ids = load_library(layer.library).into(np.array([[position]]), "float64")
-    return {role: value for role, value in (("start", position), ("position_ids", ids)) if role in layer.keywords}
+    values = {"start": position, "position_ids": ids}
+    return {OFFSET: position, **{role: value for role, value in values.items() if role in layer.keywords}}
 
 
 def find_ways(layer: Layer) -> Iterator[Step]:
@@ -365,12 +392,19 @@ def find_cache(returned: Any) -> Any:
     return next(iter([*nested, *others[::-1]]), None)
 
 
-def decode(layer: Layer, x: Array, step: Step, bounds: Sequence[int] = range(TOKENS + 1)) -> Array | None:
-    """Call a layer once per pair of adjacent `bounds`, and return all outputs `[b t m]`; None if a call fails."""
+def call_once(layer: Layer, x: Array, keywords: Mapping[str, Any]) -> Array | None:
+    return decode(layer, x, lambda _, last: {**keywords}, (0, x.shape[1]))
+
+
+def decode(layer: Layer, x: Array, step: Step, bounds: Sequence[int] = ()) -> Array | None:
+    """Call a layer once per pair of adjacent `bounds`, or once per token, and return all outputs `[b t m]`.
+
+    Return None if a call fails.
+    """
     axes, last, outputs = layer.inputs["x"], None, list[Array]()
     try:
         with held():
-            for start, end in pairwise(bounds):
+            for start, end in pairwise(bounds or range(x.shape[1] + 1)):
                 last = layer.call({"x": layer.convert(lay(x[:, start:end], axes))}, step(start, last))
                 output = unlay(next(iter(collect_arrays(last).values())), axes)
                 outputs.append(np.asarray(output.detach() if hasattr(output, "detach") else output, float))

@@ -24,10 +24,10 @@ from attn_exp.diagnosis.asking.case import (
     Case,
     Seen,
     expected,
-    predicted,
     same_answer,
 )
 from attn_exp.diagnosis.asking.offer import setup_of
+from attn_exp.diagnosis.calling.behaviour import describe_empty_row
 from attn_exp.diagnosis.calling.call import Caller
 from attn_exp.diagnosis.observe.trace import record_with
 from attn_exp.diagnosis.recipes.candidates import (
@@ -151,7 +151,9 @@ def describe_answers(seen: Seen, verdict: Verdict, digits: int) -> str:
     """Return how one function answers cases of one kind, as a phrase after its name."""
     first_case, first_answer = seen[0]
     if first_case.question == EMPTY_ROWS:
-        return f"gives {describe_blind_row(first_case, first_answer)}"
+        assert first_answer.output is not None
+        query = int(np.argmax(sees_nothing(expected(first_case)["masked"])[0, 0]))
+        return f"gives {describe_empty_row(first_answer.output, first_case, query)}"
     for applies, phrase, recipe_of in CONVENTIONS:
         if applies(first_case) and all(reproduces(recipe_of(case), case, answer, digits) for case, answer in seen):
             return phrase
@@ -159,26 +161,6 @@ def describe_answers(seen: Seen, verdict: Verdict, digits: int) -> str:
         return FOLLOWS
     is_known = verdict.mistakes and verdict.is_wrong
     return f"computes {verdict.computes.rstrip('.')}" if is_known else "does not, and no known mistake explains how"
-
-
-def describe_blind_row(case: Case, answer: Answer) -> str:
-    """Describe the output of the first query that sees no key, by the first common choice that fits."""
-    assert answer.output is not None
-    stages = expected(case)
-    query = int(np.argmax(sees_nothing(stages["masked"])[0, 0]))
-    row = answer.output[..., query, :]
-    if np.isnan(row).any():
-        return "NaN"
-    unmasked = case.recipe.with_rules(masks=())
-    for phrase, choice in (
-        ("zeros", stages),
-        ("the mean of all values", predicted(unmasked.with_rules(scale=0.0, scores=()), case.given)),
-        ("the same as without a mask", predicted(unmasked, case.given)),
-    ):
-        right = None if choice is None else choice["output"][..., query, :]
-        if right is not None and right.shape == row.shape and np.allclose(row, right, rtol=0, atol=1e-3):
-            return phrase
-    return "other numbers"
 
 
 def with_offset(case: Case, offset: int) -> Recipe:

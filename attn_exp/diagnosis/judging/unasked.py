@@ -58,7 +58,18 @@ ASKED = {
 """Kinds of cases that the report lists if they could not be run, and their names in the report."""
 METHODS = ("call", "forward", "__call__")
 """Methods of a layer that may compute attention, in the order in which they are looked up."""
-OPTION_CASES = ("values", "unequal lengths", "masks", "causal", "padding")
+OPTION_CASES = (
+    "values",
+    "unequal lengths",
+    "masks",
+    "causal",
+    "padding",
+    "scale",
+    "window",
+    "softcap",
+    "alibi",
+    "sinks",
+)
 """Kinds of cases on which a function is called again with another value of an option."""
 MASK_CASES = {"masks": "mask", "padding": "padding", "causal": "causal", ADDED: "added"}
 """Kinds of cases that pass a mask or bias, and the role of its argument."""
@@ -160,7 +171,8 @@ def list_open_arguments(caller: Caller, function: Bound, seen: Seen) -> list[str
         if is_tried and is_right_otherwise(caller, name, default, seen, may_fail=is_harmless):
             continue
         is_cache = bool(CACHES & words)
-        why = "never passed" if is_cache or role_of_argument(name) else "its meaning is not known"
+        why = "right only with its default" if is_tried else "its meaning is not known"
+        why = "never passed" if is_cache or role_of_argument(name) else why
         phrases.append(f"{'cache' if is_cache else 'argument'} `{name}` ({why})")
     required = [name for name in function.unknown or () if name not in defaults]
     starred = [given.name for given in parameters_of(routine, "") if given.kind is given.VAR_KEYWORD]

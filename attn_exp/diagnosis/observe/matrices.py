@@ -136,7 +136,8 @@ def find_bias(recording: Recording, index: int, token_side: int) -> Array | None
 
 def find_added_later(trace: Trace, index: int) -> Array | None:
     """Return what a later operation adds to a product, in the layout of the product; None if none does so directly."""
-    output, end = trace.operations[index].output, min(index + MAX_BIAS_DISTANCE, len(trace.operations))
+    output = trace.operations[index].output
+    end = min(index + MAX_BIAS_DISTANCE, len(trace.operations))
     labels_of = follow_labels(trace, index, np.arange(output.size).reshape(output.shape), end)
     for operation in trace.operations[index + 1 : end]:
         for producer in operation.producers:
@@ -436,7 +437,8 @@ def fit_norm(x: Array, target: Array, tolerance: float) -> Norm | None:
     for kind, eps in itertools.product(NORM_KINDS, EPSILONS):
         rows = apply_norm(kind, x, eps).reshape(-1, x.shape[-1])
         target_rows = target.reshape(-1, target.shape[-1])
-        centred, centred_target = rows - rows.mean(axis=0), target_rows - target_rows.mean(axis=0)
+        centred = rows - rows.mean(axis=0)
+        centred_target = target_rows - target_rows.mean(axis=0)
         gain = (centred * centred_target).sum(axis=0) / np.maximum((centred * centred).sum(axis=0), 1e-300)
         shift = target_rows.mean(axis=0) - gain * rows.mean(axis=0)
         if are_close(rows * gain + shift, target_rows, tolerance):

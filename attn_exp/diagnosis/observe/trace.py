@@ -201,7 +201,8 @@ class Recorder:
             returned = function(*args, **kwargs)
             self.arrays_seen |= {self.locate(array): (array, None) for array in (*self.collect(returned), *views)}
             return returned
-        before, views_before = tuple(map(self.copy, inputs)), [self.copy(view) for view in views]
+        before = tuple(map(self.copy, inputs))
+        views_before = [self.copy(view) for view in views]
         returned = function(*args, **kwargs)
         outputs = self.collect(returned)
         for index, output in enumerate(outputs):

@@ -98,7 +98,8 @@ def fit_fill(case: Case, answer: Answer, base: Callable[[Array], Array]) -> floa
     logits = np.where(is_visible, stages["masked"], stages["capped"])
     visible = np.where(is_visible, np.exp(logits), 0.0)
     hidden = np.where(is_visible, 0.0, np.exp(base(logits)))
-    visible_sum, hidden_sum = visible.sum(axis=-1, keepdims=True), hidden.sum(axis=-1, keepdims=True)
+    visible_sum = visible.sum(axis=-1, keepdims=True)
+    hidden_sum = hidden.sum(axis=-1, keepdims=True)
     constant = visible @ stages["v"] - answer.output * visible_sum  # N - o A
     slope = answer.output * hidden_sum - hidden @ stages["v"]  # o n - M
     is_clear = np.abs(slope) > 1e-3 * np.abs(slope).max(initial=0.0)
