@@ -44,7 +44,7 @@ class OwnCodeError(UserError):
 
 
 class FaultError(UserError):
-    """An internal error of this package, in one line, raised where user code or files would otherwise be blamed."""
+    """An internal error of this package, raised so that user code or files are not blamed for it."""
 
 
 def fault_line(error: BaseException) -> str:
@@ -91,7 +91,7 @@ def unknown(word: str, choices: Sequence[str], kind: str) -> str:
 
 
 def chosen(word: Any, choices: Collection[str], kind: str) -> str:
-    """Return `word` if it is one of the choices; `kind` names them in the message.
+    """Return `word` if it is one of the choices; `kind` is what the error message calls it, such as `mask`.
 
     Raises:
         UserError: `word` is not one of the choices, or not a string.
@@ -102,13 +102,13 @@ def chosen(word: Any, choices: Collection[str], kind: str) -> str:
 
 
 def given(value: object) -> str:
-    """Describe a value that a user passed: a plain value as it is, any other by its type, `of type Tensor`."""
+    """Describe a value that a user passed: a plain value literally, any other by its type, as in `of type Tensor`."""
     name = type(value).__name__
     return brief(" ".join(repr(value).split())) if value is None or name in PLAIN else f"of type {name}"
 
 
 def some(names: Sequence[str], most: int = 150) -> str:
-    """Join names with commas, up to `most` characters; dots replace the names that do not fit."""
+    """Join names with commas, up to `most` characters; " ..." replaces the names that do not fit."""
     import textwrap  # noqa: PLC0415 - most runs make no mistake
 
     return textwrap.shorten(", ".join(names), most, placeholder=" ...", break_on_hyphens=False)

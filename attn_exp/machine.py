@@ -1,10 +1,10 @@
 """Read files up to a size limit, write files and folders atomically, and lock files.
 
-Only regular files are opened, and read as text, JSON or a table; anything else raises a one-line OSError or ValueError.
+Only regular files are opened. Every failure to read one is an OSError or a ValueError with a one-line message.
 
-Each file or folder is first written under a hidden name beside its target, as a draft, and renamed when complete. A
-command that fails or is interrupted removes its draft; the drafts of a killed process are removed by a later command
-that writes to the same folder.
+Each file or folder is first written as a draft: under a hidden name beside its target. It is renamed when it is
+complete. A command that fails or is interrupted removes its draft; the drafts of a killed process are removed by a
+later command that writes to the same folder.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def write(path: Path, content: str | bytes | Iterable[bytes], *, sync: bool = Fa
     - `content`: a string, bytes, or chunks of bytes, which need not fit into memory together.
     - `sync`: wait until the contents are on the disk, so that even a power failure cannot leave half a file.
 
-    A link at that path is replaced, but its target is left alone.
+    If `path` is a link, the file replaces the link, and the link's target is left alone.
 
     Raises:
         OSError: the folder cannot be written to, or the disk is full.
@@ -197,9 +197,8 @@ def point(link: Path, folder: Path) -> None:
 def write_folder(folder: Path, *, add: bool = False) -> Iterator[Path]:
     """Yield a draft folder that becomes `folder` when the block ends; if the block fails, nothing is left.
 
-    With `add`, `folder` may exist already: the files move into it, and replace files of the same names. They replace a
-    link instead of following it. The draft is then made inside `folder`, whose parent may be read-only or on another
-    disk.
+    With `add`, `folder` may exist already. The files then move into it, and replace files and links of the same names.
+    The draft is made inside `folder`, because the parent folder may be read-only or on another disk.
 
     Raises:
         OSError: the folder cannot be written to, or is not empty, or is a link; or the disk is full.

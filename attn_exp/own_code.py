@@ -37,7 +37,7 @@ MEMBERS = "_with_"  # the prefix of the module names of `--with` files
 
 
 class Named(str):
-    """The name of code that the user typed in this command or passed in Python; no plain string is ever imported."""
+    """The name of code that the user typed in this command or passed in Python; other strings are never imported."""
 
 
 class LeftError(Exception):
@@ -238,7 +238,7 @@ def find_function(target: str, imported: Mapping[str, ModuleType] | None = None)
 
 
 def get_bound(owner: Any, name: str) -> Any:
-    """Return an attribute; a method is bound to a new object, if its class needs no arguments."""
+    """Return an attribute; a method of a class is bound to a new object, if creating one needs no arguments."""
     if inspect.isclass(owner) and inspect.isfunction(inspect.getattr_static(owner, name, None)):
         with suppress(Exception):
             return getattr(owner(), name)
@@ -338,11 +338,11 @@ def import_root(path: Path) -> Path:
 
 
 def forget_same_names(file_folder: Path, root: Path) -> None:
-    """Remove modules from `sys.modules` that a user's file would import instead of its own modules.
+    """Remove modules from `sys.modules` that a user's file would import instead of its own modules of the same names.
 
-    They have the name of its top-level package, or, if the file is in no package, of a file beside it, but were
-    imported from elsewhere; installed modules stay. `file_folder` is the folder of the user's file, `root` its import
-    root.
+    Its own modules are those of its top-level package or, if the file is in no package, the files beside it. Modules of
+    the same names that were imported from elsewhere are removed, except installed ones. `file_folder` is the folder of
+    the user's file, `root` its import root.
     """
     names = {*file_folder.relative_to(root).parts[:1]} or {file.stem for file in file_folder.glob("*.py")}
     for name in [name for name in sys.modules if name.partition(".")[0] in names - {THIS_PACKAGE}]:

@@ -59,7 +59,7 @@ def with_values(words: Sequence[str]) -> Config:
 def of_files(words: tuple[str, ...]) -> DictConfig:
     """Return what Hydra composes of words that name files, without its own settings; it is not to be changed."""
     register_schema()
-    with initialize_hydra((), whole=True):
+    with initialize_hydra((), keep_arrays=True):
         composition = composed_once(words)
     OmegaConf.set_struct(composition, False)
     del composition["hydra"]

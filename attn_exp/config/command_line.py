@@ -139,7 +139,7 @@ def unknown_option(word: str) -> str:
 
 def format_settings(words: Sequence[str], folders: Sequence[str], resolve: bool) -> str:
     register_schema()
-    with reword_any_error(), initialize_hydra(folders, words, whole=True) as hydra, guard_environment(words):
+    with reword_any_error(), initialize_hydra(folders, words, keep_arrays=True) as hydra, guard_environment(words):
         check_choices(words, folders)
         settings = hydra.get_sanitized_cfg(composed_once(words), "job")
         if resolve:

@@ -34,7 +34,7 @@ SENTENCES = ("embeddings.text", "embeddings.memory.text", "model.text")
 """Settings whose values are sentences, in which commas and punctuation are literal."""
 QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""  # a string in single or double quotes
 READ_ALREADY = rf"""(?s:\s*(?:{QUOTED}|\[(?:[^\[\]'"]|{QUOTED})*\]|\{{.*\}}|\$\{{[^}}]*\}}|null)\s*)"""
-"""A value that needs no quotes of ours: a quoted string, a list of words, an interpolation or null, but no sentence."""
+"""A value of these settings that stays unquoted: a string in quotes, a list, a mapping, an interpolation or null."""
 
 
 def composed(words: Sequence[str], folders: Sequence[str], *, typed: bool = True) -> Config:
@@ -132,8 +132,8 @@ def plain(composed: DictConfig) -> dict[str, Any]:
 def without_hydra(composed: DictConfig) -> dict[Any, Any]:
     """Return the resolved values without Hydra's own section, which no interpolation can read.
 
-    A second configuration borrows the values, because copying them would double the time; in the end,
-    `_re_parent` gives them back.
+    Copying the values would double the time, so a second configuration temporarily becomes their parent; `_re_parent`
+    makes `composed` their parent again.
     """
     ours = [key for key in composed if key != "hydra"]
     values = dict(composed.items_ex(resolve=False, keys=ours))
@@ -159,11 +159,11 @@ def check_short_forms(words: Sequence[str]) -> None:
 
 
 def check_choices(words: Sequence[str], folders: Sequence[str] = ()) -> None:
-    """Refuse group choices on which Hydra fails without naming them: invalid names, and lists instead of one choice."""
+    """Refuse invalid names and lists as choices of a group; Hydra's own error would not say which choice is wrong."""
     known_groups = group_names(folders)
     chosen = " ".join(word for word in words if word.lstrip("+").startswith("variant="))
     for name in {*own_code.variants_of_code(words)} - {*choices("variant", folders), *re.findall(r"[\w-]+", chosen)}:
-        raise UserError(f"variant.{name}.form: list it among the variants too, as in variant=[matrix,{name}]")
+        raise UserError(f"variant.{name}.form: also list {name} as a variant, as in variant=[matrix,{name}]")
     check_short_forms(words)
     for word in words:
         key, _, choice = word.partition("=")

@@ -65,7 +65,7 @@ class Published:
       `columns` transposes the stage, and `first` is the number of columns to keep.
     - `product`: compute the stage as a plain product: `@`, `matmul`, `dot`, or a `sum`.
     - `inputs`: arrays that replace the run's problem: q, k and v, or weights and v.
-    - `rounded`: how far q, k and v may be off, because the document rounded them or the numbers behind them.
+    - `rounded`: how far q, k and v may be off, because the document computed them from rounded numbers or rounded them.
     """
 
     quantity: str
@@ -99,7 +99,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Size:
-    """The size of figures in inches; `font_size` is in points. Without a height, each is as tall as it needs to be."""
+    """The size of figures in inches; `font_size` is in points. Without a height, each figure is as tall as needed."""
 
     width: float
     height: float | None = None
@@ -174,7 +174,7 @@ class Config:
     - `align`: the key with which the first query is aligned.
     - `mask`, `score`, `position`: rules by name with their settings. `mask_join`: whether all masks must allow a key,
       or one is enough.
-    - `weights`: which weights are kept: full matrices, blocks (a summary and a coarse map), or what each form has.
+    - `weights`: which weights are kept: full matrices, blocks (a summary and a coarse map), or what each form keeps.
     """
 
     embeddings: Annotated[
