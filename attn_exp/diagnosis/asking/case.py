@@ -31,7 +31,7 @@ class Case:
     - `given`: the inputs.
     - `explicit_scale`: pass the scale instead of relying on the function's default.
     - `optional`: the function may refuse the case.
-    - `unpromised`: no keyword announces the feature, so an error or a wrong shape means that it is missing.
+    - `unpromised`: no keyword announces the tested feature, so an error or a wrong shape means that it is missing.
     """
 
     question: str
@@ -110,12 +110,12 @@ def is_usual_without_keys(output: Array, stages: Arrays) -> bool:
 def without_blind(output: Array, stages: Arrays) -> Array:
     """Replace the outputs of queries that see no key with zeros.
 
-    For these, functions return NaN, zeros or a mean; all are accepted. If no query sees any of several keys, the output
-    is returned unchanged, because nothing else is left to compare.
+    For these, functions return NaN, zeros or a mean; all are accepted. If there are several keys and no query sees any,
+    the output is returned unchanged, because otherwise nothing would be left to compare.
     """
     is_blind_row = (stages["masked"] == -np.inf).all(axis=-1)
-    none_sees = is_blind_row.all() and stages["masked"].shape[-1] > 1
-    if not is_blind_row.any() or none_sees or output.shape != stages["output"].shape:
+    nothing_left = is_blind_row.all() and stages["masked"].shape[-1] > 1
+    if not is_blind_row.any() or nothing_left or output.shape != stages["output"].shape:
         return output
     # an output with joined heads is replaced if any head is blind
     is_replaced = (

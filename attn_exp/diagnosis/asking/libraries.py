@@ -5,7 +5,7 @@
 3. `read_outputs` turns what a call returned into float64 arrays by name, such as `{"output": ..., "returned 1": ...}`.
 
 Reading anything from a user's object may run user code: its shape, its class, its conversion to an array. All of that
-happens here, while `own_code.held` protects the process; the results are plain arrays that nothing else refers to.
+happens here, while `own_code.guard_process` protects the process. The results are plain arrays that nothing else uses.
 """
 
 from __future__ import annotations
@@ -115,7 +115,8 @@ def make_torch(device: str) -> Library:
     try:
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        error_class = UserError if "Expected one of" in str(error) else UncalledError  # no such device; none here
+        # "Expected one of": PyTorch knows no such device; otherwise this machine lacks it
+        error_class = UserError if "Expected one of" in str(error) else UncalledError
         raise error_class(f"device={device}: torch cannot use it here ({first_line(error)})") from error
 
     def convert(array: Array, dtype: str) -> Any:
@@ -156,7 +157,10 @@ def copy_to_jax(array: Array, dtype: Any = None) -> Any:
 
 
 def list_likely_libraries(function: Any) -> tuple[str, ...]:
-    """Return the libraries to try, likeliest first: those of a function's module and of the modules that it names."""
+    """Return the libraries to try, likeliest first: those that a function's code names, then all others imported.
+
+    A function that is part of a library gets only this library.
+    """
     package = (getattr(function, "__module__", None) or type(function).__module__).split(".")[0]
     if package in LIBRARIES:
         return (package,)
@@ -256,7 +260,7 @@ def read_outputs(returned: Any, library: Library, max_size: int, output_part: st
 def collect_arrays(returned: Any) -> dict[str, Any]:
     """Return the arrays of an answer by name, the output first.
 
-    A list of arrays of equal shape, such as heads, is also returned stacked.
+    For a list of arrays of equal shape, such as heads, also return them stacked.
     """
     returned = stack_rows(returned)
     if not isinstance(returned, Mapping) and hasattr(returned, "shape"):
