@@ -49,17 +49,17 @@ class FaultError(UserError):
 
 def fault_line(error: BaseException) -> str:
     """Describe an internal error in one line: its kind, its message, and the innermost line of this package."""
-    lines = [f", {path.name} line {line}" for path, line in way_of(error) if path.is_relative_to(HERE)]
+    lines = [f", {path.name} line {line}" for path, line in list_frames(error) if path.is_relative_to(HERE)]
     return f"internal error of attn_exp: {type(error).__name__}: {brief(first_line(error), 120)}{''.join(lines[-1:])}"
 
 
-def way_of(error: BaseException) -> list[tuple[Path, int]]:
+def list_frames(error: BaseException) -> list[tuple[Path, int]]:
     return [(Path(frame.f_code.co_filename), line) for frame, line in walk_tb(error.__traceback__)]
 
 
 def is_fault(error: BaseException) -> bool:
     """Return whether an error is internal: every traceback frame is in this package."""
-    return all(path.is_relative_to(HERE) for path, _ in way_of(error))
+    return all(path.is_relative_to(HERE) for path, _ in list_frames(error))
 
 
 HERE = Path(__file__).resolve().parent

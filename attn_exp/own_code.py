@@ -45,7 +45,7 @@ class LeftError(Exception):
 
 
 @contextmanager
-def held() -> Iterator[None]:
+def guard_process() -> Iterator[None]:
     """Protect this process while user code runs, or while its result is read.
 
     What the code prints goes to stderr, since stdout is reserved for results. An attempt to end the process becomes an
@@ -254,7 +254,7 @@ def unreadable(what: str, verb: str = "read") -> Iterator[None]:
         FaultError: an internal error occurred.
     """
     try:
-        with held():
+        with guard_process():
             yield
     except UserError:
         raise

@@ -18,7 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from attn_exp import registry
 from attn_exp.config.choices import group_names
-from attn_exp.config.compose import check_choices, composed, composed_once, plain, register_schema, with_quotes
+from attn_exp.config.compose import check_choices, composed, composed_once, plain, quote_sentence, register_schema
 from attn_exp.config.loader import initialize_hydra, sets_array_element
 from attn_exp.config.schema import Config, read_config
 from attn_exp.config.spelling import key_of, quote_for_hydra
@@ -49,7 +49,7 @@ def with_values(words: Sequence[str]) -> Config:
         check_choices(words)
         settings = copy.deepcopy(of_files(files))
         said = OverridesParser.create().parse_overrides(
-            [with_quotes(quote_for_hydra(word)) for word in words if key_of(word) not in groups]
+            [quote_sentence(quote_for_hydra(word)) for word in words if key_of(word) not in groups]
         )
         ConfigLoaderImpl._apply_overrides_to_config(said, settings)
         return read_config(mark_named(plain(settings), words))

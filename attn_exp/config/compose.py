@@ -33,7 +33,7 @@ NO_WORD = r"(?i:null|true|false|[+-]?[\d._]+)"  # a value that YAML reads as nul
 SENTENCES = ("embeddings.text", "embeddings.memory.text", "model.text")
 """Settings whose values are sentences, in which commas and punctuation are literal."""
 QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""  # a string in single or double quotes
-READ_ALREADY = rf"""(?s:\s*(?:{QUOTED}|\[(?:[^\[\]'"]|{QUOTED})*\]|\{{.*\}}|\$\{{[^}}]*\}}|null)\s*)"""
+UNQUOTED = rf"""(?s:\s*(?:{QUOTED}|\[(?:[^\[\]'"]|{QUOTED})*\]|\{{.*\}}|\$\{{[^}}]*\}}|null)\s*)"""
 """A value of these settings that stays unquoted: a string in quotes, a list, a mapping, an interpolation or null."""
 
 
@@ -63,14 +63,14 @@ def composed_once(words: Sequence[str]) -> DictConfig:
     """Return the composed settings for these arguments, with Hydra's own section; Hydra must be initialized."""
     hydra = GlobalHydra.instance().hydra
     assert hydra is not None
-    spelled = [with_quotes(quote_for_hydra(word)) for word in words]
+    spelled = [quote_sentence(quote_for_hydra(word)) for word in words]
     with reword_any_error():
         return hydra.compose_config("config", spelled, RunMode.RUN, from_shell=True, with_log_configuration=False)
 
 
-def with_quotes(word: str) -> str:
+def quote_sentence(word: str) -> str:
     key, equals, value = word.partition("=")
-    if key.lstrip("+") not in SENTENCES or not equals or re.fullmatch(READ_ALREADY, value):
+    if key.lstrip("+") not in SENTENCES or not equals or re.fullmatch(UNQUOTED, value):
         return word
     return f"{key}={quoted(value)}"
 
@@ -120,7 +120,7 @@ def plain(composed: DictConfig) -> dict[str, Any]:
         UserError: a setting contains `_target_`, which names code to call.
     """
     with reword_any_error():
-        settings = without_hydra(composed)
+        settings = resolve_own_values(composed)
     if names_a_target(settings):
         raise UserError(f"{TARGET} is not allowed: settings cannot run code")
     hydra = GlobalHydra.instance().hydra
@@ -129,7 +129,7 @@ def plain(composed: DictConfig) -> dict[str, Any]:
     return {str(key): restore_arrays(value, arrays) if arrays else value for key, value in settings.items()}
 
 
-def without_hydra(composed: DictConfig) -> dict[Any, Any]:
+def resolve_own_values(composed: DictConfig) -> dict[Any, Any]:
     """Return the resolved values without Hydra's own section, which no interpolation can read.
 
     Copying the values would double the time, so a second configuration temporarily becomes their parent; `_re_parent`

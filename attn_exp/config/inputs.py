@@ -36,10 +36,10 @@ DistributionName = Annotated[str, choice(*DISTRIBUTIONS)]
 STREAMS = "streams"
 """The default generator: each array has its own stream."""
 
-LEFT = "model"
+FROM_MODEL = "model"
 """The value of a setting that is taken from the run's model, as in `head=model`."""
 
-PLAIN = ("head", "scale", "bias")
+MODEL_SCALARS = ("head", "scale", "bias")
 """The scalar settings that can have this value; `projections.source` and `embeddings.source` can have it too."""
 
 MEMORY = "embeddings.memory"
@@ -148,7 +148,9 @@ class Projections:
       differ from x. `key_width` defaults to `width`, and `value_width` to `key_width`.
     """
 
-    source: Annotated[str, choice(*DISTRIBUTIONS, "identity", "torch_linear", "torch_mha", "none", LEFT)] = "normal"
+    source: Annotated[str, choice(*DISTRIBUTIONS, "identity", "torch_linear", "torch_mha", "none", FROM_MODEL)] = (
+        "normal"
+    )
     file: str | None = None
     transposed: bool = False
     prefix: str = ""
@@ -171,9 +173,9 @@ class Projections:
     output_width: PositiveInt | None = None
 
 
-def or_left(kind: Kind) -> Kind:
+def or_from_model(kind: Kind) -> Kind:
     """Accept what a kind accepts, or the word `model`: when the model is read, its own value replaces the word."""
-    return Kind(lambda value, key: value if value == LEFT and isinstance(value, str) else kind.read(value, key))
+    return Kind(lambda value, key: value if value == FROM_MODEL and isinstance(value, str) else kind.read(value, key))
 
 
 @dataclass(frozen=True)

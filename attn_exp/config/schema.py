@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, get_type_hints
 
-from attn_exp.config.inputs import DRAWS, STREAMS, Draw, Embeddings, Model, Projections, or_left
+from attn_exp.config.inputs import DRAWS, STREAMS, Draw, Embeddings, Model, Projections, or_from_model
 from attn_exp.config.kinds import (
     ANY_SEED,
     AT_LEAST_0,
@@ -200,7 +200,7 @@ class Config:
         | None
     ) = None
     model: Model = field(default_factory=Model)
-    head: Annotated[int, or_left(at_least(1)), Says("number of query heads, for variants that do not set it")] = 2
+    head: Annotated[int, or_from_model(at_least(1)), Says("number of query heads, for variants that do not set it")] = 2
     past: Annotated[
         int,
         at_least(0),
@@ -208,10 +208,10 @@ class Config:
     ] = 0
     scale: Annotated[
         bool | float,
-        or_left(MULTIPLIER),
+        or_from_model(MULTIPLIER),
         Says("true: divide the scores by sqrt(d_head); false: do not; a number: multiply by it"),
     ] = True
-    bias: Annotated[bool, or_left(FLAG), Says("true: add biases to the projections")] = False
+    bias: Annotated[bool, or_from_model(FLAG), Says("true: add biases to the projections")] = False
     mistake: Annotated[
         tuple[str, ...], WORDS, Says("mistakes to make, one or several, such as [no_scale,causal_strict]", "none")
     ] = ()

@@ -25,7 +25,7 @@ import numpy as np
 from attn_exp.arrays import Array, bfloat16
 from attn_exp.diagnosis.asking.names import source_with_helpers
 from attn_exp.errors import UncalledError, UserError, first_line, unknown
-from attn_exp.own_code import error_line, held
+from attn_exp.own_code import error_line, guard_process
 
 LIBRARIES = ("numpy", "torch", "jax")
 DTYPES = ("float64", "float32", "float16", "bfloat16")
@@ -248,7 +248,7 @@ def read_outputs(returned: Any, library: Library, max_size: int, output_part: st
         output, dtype = read_real(arrays_by_name.pop(output_name), library, max_size)
         outputs = {output_name: output}
         for name, other in arrays_by_name.items():
-            with suppress(Exception), held():
+            with suppress(Exception), guard_process():
                 outputs[name] = read_real(other, library, max_size)[0]
     except NoNumbersError:
         raise

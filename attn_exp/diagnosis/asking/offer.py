@@ -242,7 +242,7 @@ class Offer:
     def takes(self, role: str) -> bool:
         return role in self.parameters
 
-    def of_keys_alone(self) -> Offer:
+    def as_padding(self) -> Offer:
         """Return the offer with the mask argument treated as a padding mask."""
         parameters = {"padding" if role == "mask" else role: name for role, name in self.parameters.items()}
         defaults = {"padding" if role == "mask" else role: value for role, value in self.defaults.items()}

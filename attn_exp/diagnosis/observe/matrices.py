@@ -16,7 +16,7 @@ import numpy as np
 
 from attn_exp.arrays import Array, Arrays
 from attn_exp.diagnosis.observe.cores import Pair, Rows
-from attn_exp.diagnosis.observe.recording import Recording, stack_tokens, unlay
+from attn_exp.diagnosis.observe.recording import Recording, from_axes, stack_tokens
 from attn_exp.diagnosis.observe.trace import Producer, Trace, find_axes, follow_labels
 from attn_exp.forms.pipeline import Around, Norm, apply_norm
 
@@ -454,7 +454,7 @@ def answer_rows(recording: Recording) -> Array | None:
     role = recording.query_role
     examples, length, _ = recording.inputs_by_run[0][role].shape
     for outputs in zip(*(trace.outputs for trace in recording.traces), strict=False):
-        arrays = [unlay(array, recording.layer.inputs[role]) for _, array in outputs]
+        arrays = [from_axes(array, recording.layer.inputs[role]) for _, array in outputs]
         rows = [array.reshape(-1, array.shape[-1]) for array in arrays if array.ndim]
         if rows and len(rows[0]) == examples * length:
             return np.array(rows)
