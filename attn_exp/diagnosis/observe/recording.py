@@ -22,7 +22,7 @@ from attn_exp.own_code import guard_process
 FINE, COARSE = 1e-9, 1e-5
 """Relative rounding error of float64, and of narrower dtypes."""
 NONE, SEVERAL = -1, -2
-"""What stands for the number of a token if a row depends on no token, or on several."""
+"""What replaces the number of the token if a row depends on no token, or on several."""
 GRID = 2
 """Number of rows when tokens are arranged as an image."""
 
@@ -129,7 +129,10 @@ def record_layer(
 
 
 def replace_tokens(base: Arrays, other: Arrays, is_changed: Array) -> dict[str, Array]:
-    """Return inputs by role with the tokens of `other` where `is_changed`, which has one boolean per token number."""
+    """Return the inputs `base` by role, with some tokens replaced by those of `other`.
+
+    `is_changed` has a boolean for each token, in the order of the token numbers.
+    """
     counts = [array.shape[0] * array.shape[1] for array in base.values()]
     parts = zip(base.items(), np.split(is_changed, np.cumsum(counts)), strict=False)  # the last part is empty
     return {role: np.where(part.reshape(*array.shape[:2], 1), other[role], array) for (role, array), part in parts}
@@ -139,14 +142,14 @@ def record_once(layer: Layer, inputs: Arrays, keywords: Mapping[str, Any], cache
     arrays = {role: layer.convert(to_axes(array, layer.inputs[role], find_height(layer, array.shape[1])))
               for role, array in inputs.items()}  # fmt: skip
     fields = getattr(layer.target, "__dict__", {}) if layer.library == "numpy" else {}
-    # a layer writes keys and values into its caches; unless the caches are tracked too, these lose their source
+    # a layer may write keys and values into its own cache; untracked arrays would forget where they come from
     fields.update({name: track(value) for name, value in fields.items() if "cache" in name and is_result(value)})
     with guard_process(), np.errstate(all="ignore"):
         return record_with(layer.library, lambda tracked: layer.call(tracked, keywords), arrays, cache)
 
 
 def find_height(layer: Layer, length: int) -> int:
-    """Return the height of the image that a layer requires, or 0 if it requires none for this number of tokens."""
+    """Return the height of the image that a layer requires for this number of tokens; 0 if it requires none."""
     return layer.lengths.get("h", 0) if length == layer.lengths.get("t") else 0
 
 
