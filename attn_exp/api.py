@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attn_exp import machine
-from attn_exp.config.compose import compose_values, composed, repeat_command
+from attn_exp.config.compose import compose_config, compose_values, repeat_command
 from attn_exp.config.hydra_errors import check_hydra_words
 from attn_exp.config.schema import read_config
 from attn_exp.config.spelling import Repeat, spelled
@@ -142,7 +142,7 @@ def explain(*words: str, config_dir: str | Path | None = None, **given: Any) -> 
 
     answers = {key: value for key, value in given.items() if key in STAGES}
     all_words = as_words(words, {key: value for key, value in given.items() if key not in STAGES})
-    return numbers.explain(composed(all_words, folders_of(config_dir)), answers, " ".join(all_words))
+    return numbers.explain(compose_config(all_words, folders_of(config_dir)), answers, " ".join(all_words))
 
 
 def sheet(*words: str, **settings: Any) -> Exercise:

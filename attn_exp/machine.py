@@ -30,7 +30,7 @@ MOST_BYTES = 64 * 2**20
 """Default size limit: settings and descriptions are far smaller; arrays and tables have limits of their own."""
 
 
-def opened(path: Path) -> BufferedReader:
+def open_regular(path: Path) -> BufferedReader:
     """Open a regular file for reading.
 
     Raises:
@@ -50,7 +50,7 @@ def read(path: Path, most: int = MOST_BYTES) -> bytes:
     Raises:
         OSError: there is no such file, or it is not a regular file, or too large.
     """
-    with opened(path) as file:
+    with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size > most:
             raise OSError(errno.EFBIG, f"larger than {most:,} bytes", str(path))
@@ -83,7 +83,7 @@ def parse_json(data: bytes) -> Any:
     Raises:
         ValueError: the bytes are not valid text or not JSON, or the JSON nests too deeply.
     """
-    text = decoded(data)
+    text = decode_text(data)
     try:
         return json.loads(text)
     except RecursionError as error:
@@ -112,11 +112,11 @@ def csv_lines(path: Path) -> Iterator[list[str]]:
         OSError: there is no such file, or it is not a regular file.
         ValueError: the file is not valid CSV.
     """
-    with opened(path) as file, TextIOWrapper(file, "utf-8", newline="") as text:
+    with open_regular(path) as file, TextIOWrapper(file, "utf-8", newline="") as text:
         yield from parse_csv(text)
 
 
-def decoded(data: bytes) -> str:
+def decode_text(data: bytes) -> str:
     """Decode bytes as UTF-8, or as UTF-16 if they begin with its byte order mark.
 
     Raises:

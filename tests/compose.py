@@ -18,7 +18,14 @@ from omegaconf.errors import OmegaConfBaseException
 
 from attn_exp import registry
 from attn_exp.config.choices import group_names
-from attn_exp.config.compose import check_choices, composed, composed_once, plain, quote_sentence, register_schema
+from attn_exp.config.compose import (
+    check_choices,
+    compose_config,
+    compose_dict_config,
+    plain,
+    quote_sentence,
+    register_schema,
+)
 from attn_exp.config.loader import initialize_hydra, sets_array_element
 from attn_exp.config.schema import Config, read_config
 from attn_exp.config.spelling import key_of, quote_for_hydra
@@ -34,11 +41,11 @@ def config(*overrides: str) -> Config:
     """Return the configuration that these words on the command line give."""
     unusual = any(mark in word for word in overrides for mark in UNUSUAL)
     if registry.OUTSIDE or unusual or variants_of_code(overrides) or sets_array_element(overrides):
-        return composed(overrides, ())
+        return compose_config(overrides, ())
     try:
         return with_values(overrides)
     except (HydraException, OmegaConfBaseException):
-        return composed(overrides, ())  # which says it in a user's words
+        return compose_config(overrides, ())  # which says it in a user's words
 
 
 def with_values(words: Sequence[str]) -> Config:
@@ -60,7 +67,7 @@ def of_files(words: tuple[str, ...]) -> DictConfig:
     """Return what Hydra composes of words that name files, without its own settings; it is not to be changed."""
     register_schema()
     with initialize_hydra((), keep_arrays=True):
-        composition = composed_once(words)
+        composition = compose_dict_config(words)
     OmegaConf.set_struct(composition, False)
     del composition["hydra"]
     OmegaConf.set_struct(composition, True)

@@ -1,8 +1,8 @@
 """Compose `conf/` and the command line with Hydra, and return plain values.
 
-From arguments such as `["mask=causal", "head=4"]`, `composed_once` makes a DictConfig, `compose_values` nested
-dictionaries, and `composed` a validated `Config`. Only this package and `sweeps.expand`, which composes the axes of a
-sweep, import Hydra and OmegaConf.
+From arguments such as `["mask=causal", "head=4"]`, `compose_dict_config` makes a DictConfig, `compose_values` nested
+dictionaries, and `compose_config` a validated `Config`. Hydra and OmegaConf are imported only in this package, and in
+`sweeps.expand`, which composes the axes of a sweep.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ UNQUOTED = rf"""(?s:\s*(?:{QUOTED}|\[(?:[^\[\]'"]|{QUOTED})*\]|\{{.*\}}|\$\{{[^}
 """A value of these settings that stays unquoted: a string in quotes, a list, a mapping, an interpolation or null."""
 
 
-def composed(words: Sequence[str], folders: Sequence[str], *, typed: bool = True) -> Config:
+def compose_config(words: Sequence[str], folders: Sequence[str], *, typed: bool = True) -> Config:
     """Return the configuration for command-line arguments; `folders` are the user's own config folders.
 
     If the arguments were read from disk (`typed=False`), they can neither read the environment nor name code.
@@ -55,12 +55,12 @@ def compose_values(words: Sequence[str], folders: Sequence[str], *, typed: bool 
     register_schema()
     with initialize_hydra(folders, words), guard_environment(words if typed else ()):
         check_choices(words, folders)
-        settings = plain(composed_once(words))
+        settings = plain(compose_dict_config(words))
         return own_code.mark_named(settings, words) if typed else settings
 
 
-def composed_once(words: Sequence[str]) -> DictConfig:
-    """Return the composed settings for these arguments, with Hydra's own section; Hydra must be initialized."""
+def compose_dict_config(words: Sequence[str]) -> DictConfig:
+    """Let Hydra compose the settings for these arguments, including its own section; Hydra must be initialized."""
     hydra = GlobalHydra.instance().hydra
     assert hydra is not None
     spelled = [quote_sentence(quote_for_hydra(word)) for word in words]
@@ -114,7 +114,7 @@ def make_untyped_key(type_hint: Any, declared: Field[Any]) -> tuple[Any, Any]:
 
 
 def plain(composed: DictConfig) -> dict[str, Any]:
-    """Return the composed values without Hydra: resolved, as dictionaries, lists and numbers.
+    """Convert composed settings to dictionaries, lists and plain values, without interpolations and Hydra's section.
 
     Raises:
         UserError: a setting contains `_target_`, which names code to call.
@@ -130,7 +130,7 @@ def plain(composed: DictConfig) -> dict[str, Any]:
 
 
 def resolve_own_values(composed: DictConfig) -> dict[Any, Any]:
-    """Return the resolved values without Hydra's own section, which no interpolation can read.
+    """Return the values with all interpolations resolved, without Hydra's own section, which none of them can read.
 
     Copying the values would double the time, so a second configuration temporarily becomes their parent; `_re_parent`
     makes `composed` their parent again.
@@ -163,7 +163,7 @@ def check_choices(words: Sequence[str], folders: Sequence[str] = ()) -> None:
     known_groups = group_names(folders)
     chosen = " ".join(word for word in words if word.lstrip("+").startswith("variant="))
     for name in {*own_code.variants_of_code(words)} - {*choices("variant", folders), *re.findall(r"[\w-]+", chosen)}:
-        raise UserError(f"variant.{name}.form: also list {name} as a variant, as in variant=[matrix,{name}]")
+        raise UserError(f"variant.{name}.form: list this variant too, as in variant=[matrix,{name}]")
     check_short_forms(words)
     for word in words:
         key, _, choice = word.partition("=")

@@ -21,7 +21,7 @@ from hydra.core.override_parser.types import ChoiceSweep, Override, RangeSweep
 from omegaconf import DictConfig, OmegaConf
 
 from attn_exp.arrays import Shape
-from attn_exp.config.compose import composed_once, plain, register_schema
+from attn_exp.config.compose import compose_dict_config, plain, register_schema
 from attn_exp.config.hydra_errors import reword_any_error, reword_hydra_errors
 from attn_exp.config.kinds import is_finite
 from attn_exp.config.loader import guard_environment, initialize_hydra
@@ -60,7 +60,7 @@ def expand(words: Sequence[str], folders: Sequence[str]) -> tuple[Space, Config]
         axes = tuple(
             make_axis(override, hydra.config_loader) for override in overrides.values() if override.is_sweep_override()
         )
-        compose = cache(composed_once)  # one composition per choice
+        compose = cache(compose_dict_config)  # one composition per choice
         first = mark_named(plain(compose((*fixed, *(axis.word(0) for axis in axes)))), words)
         config = read_config(first)
         dimensions = group_axes(axes, config.sweep)

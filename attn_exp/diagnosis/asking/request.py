@@ -15,7 +15,7 @@ import numpy as np
 
 from attn_exp import registry
 from attn_exp.arrays import Array
-from attn_exp.config.compose import composed
+from attn_exp.config.compose import compose_config
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError
 from attn_exp.experiment.library_conventions import convention
@@ -196,12 +196,12 @@ def compose_settings(words: Sequence[str]) -> Config:
     Without the cache, a check would take half as long again.
     """
     can_change = registry.OUTSIDE or any("${" in word or "hydra" in word for word in words)
-    return composed(words, []) if can_change else compose_once(tuple(words))
+    return compose_config(words, []) if can_change else compose_once(tuple(words))
 
 
 @lru_cache(maxsize=64)
 def compose_once(words: tuple[str, ...]) -> Config:
-    return composed(words, [])
+    return compose_config(words, [])
 
 
 # Padding: a check uses sequences of its own lengths, so the user's pattern is repeated

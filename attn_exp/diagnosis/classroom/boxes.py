@@ -319,7 +319,7 @@ def read_file(path: Path, key: str) -> Cells:
             if array.dtype.kind not in "iuf":
                 raise UserError(f"{key}={path}: expected an array of real numbers")
             return read_array(array, key)
-        text = machine.decoded(machine.read(path)).removeprefix("\ufeff")
+        text = machine.decode_text(machine.read(path)).removeprefix("\ufeff")
         stripped = strip_wrapper(text).strip()
         return parse_cells(parse_lists(stripped, key), key) if PASTED.match(stripped) else read_table(text, key)
     except UserError:
