@@ -72,7 +72,7 @@ def sweep(*words: str, config_dir: str | Path | None = None, **settings: Any) ->
 
 
 def load(folder: str | Path) -> Result | Swept:
-    """Load the result of a run from its folder, or a sweep with its table, answers and figures.
+    """Load a run from its folder, or a sweep with its table, answers and figures.
 
     Raises:
         UserError: the folder contains neither a run nor a sweep, or cannot be read.

@@ -58,7 +58,7 @@ def list_frames(error: BaseException) -> list[tuple[Path, int]]:
 
 
 def is_fault(error: BaseException) -> bool:
-    """Return whether an error is internal: every traceback frame is in this package."""
+    """Return whether an error is internal. It is if every frame of its traceback is in this package."""
     return all(path.is_relative_to(HERE) for path, _ in list_frames(error))
 
 
@@ -78,7 +78,7 @@ def out_of_memory(error: BaseException) -> UserError | None:
 
 
 SMALLER = "choose a smaller embeddings.tokens, embeddings.d_model or head, or fewer variants at once"
-"""Advice for when memory runs out, since it is unknown which setting took it."""
+"""Advice for when memory runs out; it is unknown which setting needs too much."""
 
 
 def unknown(word: str, choices: Sequence[str], kind: str) -> str:

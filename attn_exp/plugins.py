@@ -61,7 +61,7 @@ class Kind:
 
     @property
     def contract(self) -> Any:
-        """The class that all members share, or None if it is not imported yet and no file can have defined one."""
+        """The class of all members; None if it is not imported yet, because then no file can have defined a member."""
         return getattr(sys.modules.get(f"{self.package}.{self.name}"), self.name.capitalize(), None)
 
     def is_kind_of(self, value: Any) -> bool:

@@ -130,7 +130,7 @@ def plain(composed: DictConfig) -> dict[str, Any]:
 
 
 def resolve_own_values(composed: DictConfig) -> dict[Any, Any]:
-    """Return the values with all interpolations resolved, without Hydra's own section, which none of them can read.
+    """Resolve all interpolations, and leave out Hydra's own section, which they cannot read.
 
     Copying the values would double the time, so a second configuration temporarily becomes their parent; `_re_parent`
     makes `composed` their parent again.

@@ -171,7 +171,7 @@ def count_values(value: Any, counts: dict[int, int]) -> int:
 
 
 def sets_array_element(words: Sequence[str]) -> bool:
-    """Return whether an argument sets one element of an array; then no name may replace the arrays."""
+    """Return whether an argument sets one element of an array; if so, arrays must stay in place."""
     return any(ARRAY_ELEMENT.match(word.partition("=")[0]) for word in words)
 
 

@@ -58,8 +58,8 @@ class Variant:
 class Published:
     """A result printed in a document, and the stage of the run to compare it with.
 
-    - `printed`: the digits exactly as printed, with any brackets. `decimals` counts them if NumPy dropped trailing
-      zeros.
+    - `printed`: the digits exactly as printed, with any brackets. `decimals`: the number of decimals, to set if NumPy
+      dropped trailing zeros.
     - `stage`: x, an array of the projections, or a stage of the trace of `variant`, by default the first variant.
     - `head`, `columns`, `row`, `first`: the part of the stage, selected in this order. `head` and `row` count from 1,
       `columns` transposes the stage, and `first` is the number of columns to keep.
@@ -171,7 +171,7 @@ class Config:
     """The validated settings of one run; `Says` on a field is its meaning, as `--help` prints it.
 
     - `kv_head`: the number of key/value heads; None means as many as the input has.
-    - `align`: the key with which the first query is aligned.
+    - `align`: how queries and keys are aligned; None means as in the convention.
     - `mask`, `score`, `position`: rules by name with their settings. `mask_join`: whether all masks must allow a key,
       or one is enough.
     - `weights`: which weights are kept: full matrices, blocks (a summary and a coarse map), or what each form keeps.

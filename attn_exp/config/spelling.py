@@ -26,7 +26,10 @@ WINDOWS_PATH = re.compile(r"([A-Za-z]:[\\/]|\\\\[^\\])[^,\"\[\]{}$]*(?<!\s)")
 
 
 def quote_for_hydra(word: str) -> str:
-    """Rewrite an argument for Hydra: quote a Windows path, put `++` before a key of the memory, or rename `strict`."""
+    """Rewrite an argument that Hydra could not read as typed.
+
+    A Windows path gets quotes, a key of the memory gets `++`, and `published.strict` becomes `strict`.
+    """
     word = quote_windows_path(word)
     if MEMORY.match(word):
         return f"++{word.lstrip('+')}"
@@ -60,7 +63,7 @@ def spelled(value: Any) -> str:
 def quoted(text: str) -> str:
     """Quote a string if it would otherwise be parsed as something else: `a b -> 'a b'`, but `ab -> ab`.
 
-    Inside quotes, Hydra keeps backslashes; only directly before a quote do two of them mean one.
+    Inside quotes, Hydra keeps backslashes as they are, except directly before a quote: there, two stand for one.
     """
     if PLAIN.fullmatch(text) and text.lower() not in NOT_TEXT:
         return text

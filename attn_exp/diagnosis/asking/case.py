@@ -64,7 +64,7 @@ class Answer:
     - `output`: `[b h t e]`, or `[b t m]` if heads are joined.
     - `stages`: other stages that the call returned, by name.
     - `error`: why the call failed. `refused`: the error says that the request is not supported.
-    - `reached`: how far the call got before its error.
+    - `reached`: how far the call got before its error: the current instruction of each frame.
     - `axes`: describes the shape of an output that has too many or too few axes of length 1.
     """
 

@@ -59,11 +59,11 @@ class Library:
     """Converts arrays to and from a library.
 
     - `into`: converts a NumPy array to the library; the second argument is the dtype of floats.
-    - `back`: converts an array that `into` made to NumPy, and floats to float64.
-    - `read`: converts an array that user code returned to NumPy, in the same or a wider dtype. It returns the array and
-      the name of its original dtype. If the array has more elements than the second argument, it returns their number
-      instead of the array.
-    - `widest`: its widest default floating-point dtype.
+    - `back`: converts an array of the library, such as a result of `into`, to NumPy, and floats to float64.
+    - `read`: converts an array from user code to NumPy, in the same or a wider dtype. It returns the array and the name
+      of its original dtype. If the array has more elements than the second argument, it returns their number instead
+      of the array.
+    - `widest`: the widest floating-point dtype that the library uses by default.
     """
 
     name: str

@@ -101,7 +101,7 @@ FILLING = frozenset(
 """Parts of names that do not say which array it is."""
 WEIGHT_WORDS = ("w", "weight", "weights", "kernel", "kernels", "matrix")
 BIAS_WORDS = ("b", "bias", "biases")
-"""Words that distinguish the weight of a projection from its bias, such as `w_in` from `b_in`; the initial is first."""
+"""Words that distinguish a weight from its bias, as in `w_in` and `b_in`. The first word of each list is an initial."""
 CORE = ("q", "k", "v")
 
 

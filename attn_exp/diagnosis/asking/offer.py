@@ -265,7 +265,7 @@ SCORE_KEYWORDS: dict[type, tuple[str, Callable[[Any, Setup], Any]]] = {
     ),
     Added: ("added", lambda rule, setup: np.asarray(rule.values, np.float64)),
 }
-"""For each score rule, the role of its keyword, and what computes the value to pass."""
+"""For each score rule, the role of its keyword, and a function that computes the value to pass."""
 EXACT_KEYWORDS: dict[type, str] = {Causal: "causal", Window: "window", Padding: "lengths"}
 """For each of these masks, the role of the keyword that requests exactly this mask."""
 

@@ -103,7 +103,7 @@ def catalogue(sheet: Sheet) -> list[Prediction]:
 
 @dataclass(frozen=True, eq=False)
 class Numbers:
-    """A sheet with numbers, and the explanations to try: the methods that return an `Explained`, or None if one fails.
+    """A sheet with numbers, and the explanations to try: the methods `explain_...`, which return None if they fail.
 
     - `catalogue`: returns what every mistake would produce.
     - `kind`: `sheet` for answers to a worksheet, whose layout is known; `numbers` for any other numbers.

@@ -102,7 +102,7 @@ class Paper:
 
     @property
     def extra(self) -> list[float]:
-        """An extra logit per head in the denominator of the softmax; empty if there is none."""
+        """The extra logit of each head in the denominator of the softmax; empty if there is none."""
         settled = self.sheet.settled
         rules = [rule for rule in settled.rules.scores if type(rule).extra is not Score.extra]
         extras = [[float(rule.extra(head)) for head in range(settled.head)] for rule in rules]

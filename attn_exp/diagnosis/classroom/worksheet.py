@@ -143,7 +143,7 @@ def compute_unfollowed(sheet: Sheet, recipe: Recipe, index: int) -> Array:
 
 
 def find_scratch_leeway(sheet: Sheet, recipe: Recipe, box: Box, predicted: Array) -> Array:
-    """Return how far rounding can change a box if it happens in numbers written elsewhere.
+    """Return how far a box can change because numbers written elsewhere were rounded.
 
     These are the numbers of empty cells, and of the stages in `scratch`.
     """

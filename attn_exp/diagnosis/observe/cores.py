@@ -306,7 +306,7 @@ def arrange_core(recording: Recording, pairs: Sequence[Pair]) -> Core:
 
 
 def stack_rows(rows: Sequence[Arrays], name: str, shape: Shape) -> Array:
-    """Return one array of every row as `[b h t ...]`, where `shape` is `[b h t]`."""
+    """Stack the arrays of this name of all rows, as `[b h t ...]`; `shape` is `[b h t]`."""
     try:
         stacked = np.array([row[name] for row in rows])
     except ValueError:

@@ -105,7 +105,7 @@ def read_projection(recording: Recording, index: int) -> Projection | None:
 
 
 def widen(recording: Recording, projection: Projection) -> Projection:
-    """Return a projection of whole tokens: if this one multiplies slices of a token, return a block matrix of it."""
+    """Return a projection of whole tokens; it is block diagonal if the given one multiplies each slice of a token."""
     rows = recording.read_sides(projection.operation, projection.side)
     tokens = None if rows is None else recording.find_tokens(rows)
     slices = 1 if tokens is None or (tokens < 0).any() else int(find_ranks(tokens).max()) + 1
@@ -360,7 +360,7 @@ def find_norms_before(recording: Recording, matrices: Matrices) -> Around:
     """Return the norms between the tokens and the projections.
 
     Raises:
-        UnreadMatricesError: keys and values have different norms; or queries do, and the layer has only one input.
+        UnreadMatricesError: keys have another norm than values or, in a layer with one input, another than queries.
     """
     tokens, tolerance = stack_tokens(recording), recording.tolerance
     norms = {name: find_norm(tokens, matrices.inputs[name], plural, tolerance) for name, plural in NAMES.items()}

@@ -64,7 +64,7 @@ class Recording:
         return [trace.operations[operation].inputs[input_index] for trace in self.traces]
 
     def is_live(self, operation: int, input_index: int) -> bool:
-        """Return whether an input of an operation depends on any token: the first two changes together cover all."""
+        """Return whether an input of an operation depends on any token: two of the runs together change all tokens."""
         baseline, *changed = self.read_inputs(operation, input_index)[:3]
         return any(not np.array_equal(array, baseline, equal_nan=True) for array in changed)
 
