@@ -176,5 +176,5 @@ def check_choices(words: Sequence[str], folders: Sequence[str] = ()) -> None:
             raise UserError(f"{word}: {key} takes one choice; to run several, sweep with -m {key}={choice.strip('[]')}")
         if any(re.fullmatch(NO_WORD, name.strip()) for name in choice.strip("[]").split(",")):
             raise UserError(
-                f"{word}: expected the name of a choice, one of {', '.join(choices_of_group)}; ~{key} leaves it out"
+                f"{word}: expected the name of a choice, one of {', '.join(choices_of_group)}; ~{key} omits the group"
             )

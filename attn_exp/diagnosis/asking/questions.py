@@ -93,9 +93,9 @@ def core_cases(
         yield maker.case("one key/value head", 6, 6, groups=1, optional=True)
     elif maker.heads % 2 == 0 and maker.heads > 2 and maker.groups == maker.heads and not maker.joined:
         yield maker.case(SHARED, 7, 7, groups=2, unpromised=True)  # 7 is prime, so no reshape can split the keys
-    yield from (maker.multiplied(*settings) for settings in EXTREME_QUERIES)
-    yield maker.sparse_integers("whole numbers", 7)
-    yield maker.multiplied("equal inputs", 7, 0.0)  # half precision holds 1/8 exactly, and rounds 1/7
+    yield from (maker.make_multiplied(*settings) for settings in EXTREME_QUERIES)
+    yield maker.make_sparse_integers("whole numbers", 7)
+    yield maker.make_multiplied("equal inputs", 7, 0.0)  # half precision holds 1/8 exactly, and rounds 1/7
     if not quick:
         yield from length_cases(maker, (19, 37, 67, LONGEST))
         yield from paired_cases(maker)
@@ -132,7 +132,7 @@ def layer_cases(request: Request, offer: Offer, quick: bool, inside: Inside | No
     yield from keyword_cases(maker)
     if inside is None and can_choose_logits(request):
         yield from hidden_logit_cases(maker)
-    yield from (maker.multiplied(*settings) for settings in EXTREME_INPUTS)
+    yield from (maker.make_multiplied(*settings) for settings in EXTREME_INPUTS)
     if not quick:
         yield from length_cases(maker, (19, 37, 67))
         yield from paired_cases(maker)
@@ -165,7 +165,7 @@ def keyword_cases(maker: Maker) -> Iterator[Case]:
     mask_types = {type(mask) for mask in request.masks}
     if offer.takes("mask") and Allowed not in mask_types:
         for rows, keys in ((8, 8), (6, 10)) if offer.core else ((8, 8),):
-            masks = (*request.masks, maker.draw_mask(rows, keys, request.pads))
+            masks = (*request.masks, maker.draw_mask(rows, keys, request.needs_first_key))
             yield maker.case("masks", rows, keys, masks=masks, optional=rows != keys)
         yield from individual_mask_cases(maker)
     if offer.takes("causal") and Causal not in mask_types:
@@ -250,7 +250,10 @@ def individual_mask_cases(maker: Maker) -> Iterator[Case]:
         return
     rows, keys = maker.fit_sizes(maker.request.masks, 7, 7)
     for name, mask_heads in zip(INDIVIDUAL_MASKS, sorted({1, maker.heads}), strict=False):
-        masks = [maker.draw_mask(rows, keys, maker.request.pads).values for _ in range(maker.examples * mask_heads)]
+        masks = [
+            maker.draw_mask(rows, keys, maker.request.needs_first_key).values
+            for _ in range(maker.examples * mask_heads)
+        ]
         allowed = Allowed(np.reshape(masks, (maker.examples, mask_heads, *np.shape(masks[0]))))
         yield maker.case(name, rows, keys, masks=(*maker.request.masks, allowed), batch=maker.examples, unpromised=True)
 
@@ -263,7 +266,7 @@ def hidden_logit_cases(maker: Maker) -> Iterator[Case]:
         yield with_largest_hidden(maker.case(name, 8, 8, masks=masks))
     if offer.takes("mask") and Allowed not in {type(mask) for mask in request.masks}:
         rows, keys = maker.fit_sizes(request.masks, 8, 8)
-        half_hidden = make_half_hidden_mask(maker.rng, rows, keys, request.pads)
+        half_hidden = make_half_hidden_mask(maker.rng, rows, keys, request.needs_first_key)
         yield with_largest_hidden(maker.case(name, 8, 8, masks=(*request.masks, half_hidden)))
 
 
@@ -276,7 +279,7 @@ def score_cases(maker: HeadsMaker) -> Iterator[Case]:
             scores = (*request.scores, rule)
             yield maker.case(role, 7, 7, scores=scores)
             if offer.takes("mask"):
-                masks = (*request.masks, maker.draw_mask(8, 8, request.pads))
+                masks = (*request.masks, maker.draw_mask(8, 8, request.needs_first_key))
                 yield maker.case(f"{role} with a mask", 8, 8, scores=scores, masks=masks, optional=True)
     if offer.takes("added") and Added not in score_types:
         added_scores = Added(maker.rng.standard_normal((maker.heads, 7, 7) if maker.heads > 1 else (7, 7)))
@@ -384,13 +387,13 @@ class HeadsMaker(Maker):
             question, recipe, Given(q * SPREAD, k * SPREAD, v), passes_scale, optional or unpromised, unpromised
         )
 
-    def multiplied(self, question: str, length: int, factor: float) -> Case:
+    def make_multiplied(self, question: str, length: int, factor: float) -> Case:
         """Return a case whose queries, which determine the logits, are multiplied by a factor."""
         case = self.case(question, length, length)
         assert case.given.q is not None
         return replace(case, given=replace(case.given, q=case.given.q * factor + 0.0))  # + 0.0 turns -0.0 into 0.0
 
-    def sparse_integers(self, question: str, length: int) -> Case:
+    def make_sparse_integers(self, question: str, length: int) -> Case:
         """Return a case of sparse small integers, which every dtype represents exactly."""
         case = self.case(question, length, length)
         q, k, v = (
@@ -460,7 +463,7 @@ class LayerMaker(Maker):
         is_normed = self.inside is not None and self.inside.around is not None  # the layer may norm only x
         return x if is_normed and self.offer.takes("memory") else None
 
-    def multiplied(self, question: str, length: int, factor: float) -> Case:
+    def make_multiplied(self, question: str, length: int, factor: float) -> Case:
         """Return a case whose x is multiplied by a factor; 0 makes all tokens equal, because zeros may mean padding."""
         case = self.case(question, length, length, factor=factor or 1.0)
         assert case.given.x is not None

@@ -107,8 +107,8 @@ class Request:
         return 0 if self.align == "top_left" else key_count - rows
 
     @property
-    def pads(self) -> bool:
-        """Whether a mask may hide all but the first keys; other masks must then leave the first key visible."""
+    def needs_first_key(self) -> bool:
+        """Whether added masks must leave the first key visible, because a requested mask may hide all later ones."""
         return any(isinstance(mask, Padding | Filler | Prefix) for mask in self.masks)
 
     @property

@@ -290,7 +290,8 @@ class Judge:
         fitting = [
             mistake
             for mistake in self.list_possible_at(index)
-            if (left := self.find_unexplained(mistake, index, box)) is not None and not (left & cells).any()
+            if (unexplained := self.find_unexplained(mistake, index, box)) is not None
+            and not (unexplained & cells).any()
         ]
         if box.stage in "qkv" or not fitting:
             return min(fitting, key=self.count_missed_sides, default=None)
