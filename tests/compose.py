@@ -22,9 +22,9 @@ from attn_exp.config.compose import (
     check_choices,
     compose_config,
     compose_dict_config,
-    plain,
     quote_sentence,
     register_schema,
+    to_plain_values,
 )
 from attn_exp.config.loader import initialize_hydra, sets_array_element
 from attn_exp.config.schema import Config, read_config
@@ -59,7 +59,7 @@ def with_values(words: Sequence[str]) -> Config:
             [quote_sentence(quote_for_hydra(word)) for word in words if key_of(word) not in groups]
         )
         ConfigLoaderImpl._apply_overrides_to_config(said, settings)
-        return read_config(mark_named(plain(settings), words))
+        return read_config(mark_named(to_plain_values(settings), words))
 
 
 @functools.cache

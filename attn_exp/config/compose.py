@@ -55,7 +55,7 @@ def compose_values(words: Sequence[str], folders: Sequence[str], *, typed: bool 
     register_schema()
     with initialize_hydra(folders, words), guard_environment(words if typed else ()):
         check_choices(words, folders)
-        settings = plain(compose_dict_config(words))
+        settings = to_plain_values(compose_dict_config(words))
         return own_code.mark_named(settings, words) if typed else settings
 
 
@@ -113,7 +113,7 @@ def make_untyped_key(type_hint: Any, declared: Field[Any]) -> tuple[Any, Any]:
     return Any, omegaconf.MISSING if declared.default is dataclasses.MISSING else declared.default
 
 
-def plain(composed: DictConfig) -> dict[str, Any]:
+def to_plain_values(composed: DictConfig) -> dict[str, Any]:
     """Convert composed settings to dictionaries, lists and plain values, without interpolations and Hydra's section.
 
     Raises:

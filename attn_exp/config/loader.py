@@ -2,7 +2,7 @@
 
 Large files: libyaml reads them, where it is installed. OmegaConf would create a node for every number and copy all
 nodes a dozen times. So `spelling.extract_arrays` replaces each large array with a name before Hydra composes the files,
-and `compose.plain` puts the arrays back afterwards.
+and `compose.to_plain_values` puts the arrays back afterwards.
 
 Untrusted files: nothing in them is run. A `hydra:` section could name callbacks, launchers and folders, and a
 `_target_` could name any function; Hydra would call them. So files in users' own folders may contain neither, and no
