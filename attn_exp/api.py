@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attn_exp import machine
-from attn_exp.config.compose import compose_values, composed, repeat_command
+from attn_exp.config.compose import compose_config, compose_values, repeat_command
 from attn_exp.config.hydra_errors import check_hydra_words
 from attn_exp.config.schema import read_config
 from attn_exp.config.spelling import Repeat, spelled
@@ -35,10 +35,10 @@ def run(*words: str, config_dir: str | Path | None = None, **settings: Any) -> R
 
     Arguments are those of the command line: `run("mask=causal", head=2, scale=False)` is
     `python -m attn_exp mask=causal head=2 scale=false`. Choose several variants with a list:
-    `variant=["looped", "scaled"]`. You can also pass your own arrays, with one token per row; they override presets:
+    `variant=["looped", "scaled"]`. You can also pass your own arrays; they replace those of a preset:
 
-    - the input: `vectors` `[t m]`; or `q`, `k` and `v`; or `weights` and `v`. `tokens` names the rows, as in
-      `run(vectors=x, tokens=["a", "b"])`.
+    - the input, with one token per row: `vectors` `[t m]`; or `q`, `k` and `v`; or `weights` and `v`. `tokens` names
+      the rows, as in `run(vectors=x, tokens=["a", "b"])`.
     - the projections: W_q, W_k and W_v `[m h*d]`, W_o `[h*e m]`, and the biases b_q, b_k, b_v and b_o.
     - `memory`, for cross-attention: `[s n]`, or `{"vectors": ..., "tokens": [...]}`. It provides the keys and values.
 
@@ -72,10 +72,10 @@ def sweep(*words: str, config_dir: str | Path | None = None, **settings: Any) ->
 
 
 def load(folder: str | Path) -> Result | Swept:
-    """Load the result of a run from its folder, or a sweep with its table, answers and figures.
+    """Load a run from its folder, or a sweep with its table, answers and figures.
 
     Raises:
-        UserError: the folder holds neither, or cannot be read.
+        UserError: the folder contains neither a run nor a sweep, or cannot be read.
     """
     path = machine.folder(folder)
     if (path / "manifest.json").is_file() and not (path / "run.json").exists():
@@ -113,8 +113,9 @@ def check(function: Any, *words: str, quick: bool = False, against: Any = None, 
     - `against`: another implementation; the verdict says where the two agree and where they differ.
     - `ignore`: what need not be verified. These are arguments of the function, or parts of a layer as the verdict names
       them: `check(mine, ignore=["past_key_value", "projections"])`.
-    - `layout`: `bhtd`, `bthd`, `htd`, `td` or `btm`; `takes`: `numpy`, `torch` or `jax`; `dtype` and `device`: those of
-      the input arrays. If one of these four is left out, its values are tried in turn.
+    - `layout`: `bhtd`, `bthd`, `htd`, `td` or `btm`; `takes`: `numpy`, `torch` or `jax`; `dtype`: that of the input
+      arrays. If one of these three is left out, its values are tried in turn.
+    - `device`: where PyTorch creates the input arrays; the CPU by default.
 
     All other arguments describe the expected computation, as on the command line: `check(mine, "mask=causal",
     kv_head=2)`.
@@ -141,7 +142,7 @@ def explain(*words: str, config_dir: str | Path | None = None, **given: Any) -> 
 
     answers = {key: value for key, value in given.items() if key in STAGES}
     all_words = as_words(words, {key: value for key, value in given.items() if key not in STAGES})
-    return numbers.explain(composed(all_words, folders_of(config_dir)), answers, " ".join(all_words))
+    return numbers.explain(compose_config(all_words, folders_of(config_dir)), answers, " ".join(all_words))
 
 
 def sheet(*words: str, **settings: Any) -> Exercise:

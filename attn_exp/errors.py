@@ -44,22 +44,22 @@ class OwnCodeError(UserError):
 
 
 class FaultError(UserError):
-    """An internal error of this package, in one line, raised where user code or files would otherwise be blamed."""
+    """An internal error of this package, raised so that user code or files are not blamed for it."""
 
 
 def fault_line(error: BaseException) -> str:
     """Describe an internal error in one line: its kind, its message, and the innermost line of this package."""
-    lines = [f", {path.name} line {line}" for path, line in way_of(error) if path.is_relative_to(HERE)]
+    lines = [f", {path.name} line {line}" for path, line in list_frames(error) if path.is_relative_to(HERE)]
     return f"internal error of attn_exp: {type(error).__name__}: {brief(first_line(error), 120)}{''.join(lines[-1:])}"
 
 
-def way_of(error: BaseException) -> list[tuple[Path, int]]:
+def list_frames(error: BaseException) -> list[tuple[Path, int]]:
     return [(Path(frame.f_code.co_filename), line) for frame, line in walk_tb(error.__traceback__)]
 
 
 def is_fault(error: BaseException) -> bool:
-    """Return whether an error is internal: every traceback frame is in this package."""
-    return all(path.is_relative_to(HERE) for path, _ in way_of(error))
+    """Return whether an error is internal. It is if every frame of its traceback is in this package."""
+    return all(path.is_relative_to(HERE) for path, _ in list_frames(error))
 
 
 HERE = Path(__file__).resolve().parent
@@ -78,7 +78,7 @@ def out_of_memory(error: BaseException) -> UserError | None:
 
 
 SMALLER = "choose a smaller embeddings.tokens, embeddings.d_model or head, or fewer variants at once"
-"""Advice for when memory runs out, since it is unknown which setting took it."""
+"""Advice for when memory runs out; it is unknown which setting needs too much."""
 
 
 def unknown(word: str, choices: Sequence[str], kind: str) -> str:
@@ -91,7 +91,7 @@ def unknown(word: str, choices: Sequence[str], kind: str) -> str:
 
 
 def chosen(word: Any, choices: Collection[str], kind: str) -> str:
-    """Return `word` if it is one of the choices; `kind` names them in the message.
+    """Return `word` if it is one of the choices; `kind` is what the error message calls it, such as `mask`.
 
     Raises:
         UserError: `word` is not one of the choices, or not a string.
@@ -102,13 +102,13 @@ def chosen(word: Any, choices: Collection[str], kind: str) -> str:
 
 
 def given(value: object) -> str:
-    """Describe a value that a user passed: a plain value as it is, any other by its type, `of type Tensor`."""
+    """Describe a value that a user passed: a plain value literally, any other by its type, as in `of type Tensor`."""
     name = type(value).__name__
     return brief(" ".join(repr(value).split())) if value is None or name in PLAIN else f"of type {name}"
 
 
 def some(names: Sequence[str], most: int = 150) -> str:
-    """Join names with commas, up to `most` characters; dots replace the names that do not fit."""
+    """Join names with commas, up to `most` characters; " ..." replaces the names that do not fit."""
     import textwrap  # noqa: PLC0415 - most runs make no mistake
 
     return textwrap.shorten(", ".join(names), most, placeholder=" ...", break_on_hyphens=False)

@@ -1,10 +1,10 @@
 """Read files up to a size limit, write files and folders atomically, and lock files.
 
-Only regular files are opened, and read as text, JSON or a table; anything else raises a one-line OSError or ValueError.
+Only regular files are opened. Every failure to read one is an OSError or a ValueError with a one-line message.
 
-Each file or folder is first written under a hidden name beside its target, as a draft, and renamed when complete. A
-command that fails or is interrupted removes its draft; the drafts of a killed process are removed by a later command
-that writes to the same folder.
+Each file or folder is first written as a draft: under a hidden name beside its target. It is renamed when it is
+complete. A command that fails or is interrupted removes its draft; the drafts of a killed process are removed by a
+later command that writes to the same folder.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MOST_BYTES = 64 * 2**20
 """Default size limit: settings and descriptions are far smaller; arrays and tables have limits of their own."""
 
 
-def opened(path: Path) -> BufferedReader:
+def open_regular(path: Path) -> BufferedReader:
     """Open a regular file for reading.
 
     Raises:
@@ -50,7 +50,7 @@ def read(path: Path, most: int = MOST_BYTES) -> bytes:
     Raises:
         OSError: there is no such file, or it is not a regular file, or too large.
     """
-    with opened(path) as file:
+    with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size > most:
             raise OSError(errno.EFBIG, f"larger than {most:,} bytes", str(path))
@@ -83,7 +83,7 @@ def parse_json(data: bytes) -> Any:
     Raises:
         ValueError: the bytes are not valid text or not JSON, or the JSON nests too deeply.
     """
-    text = decoded(data)
+    text = decode_text(data)
     try:
         return json.loads(text)
     except RecursionError as error:
@@ -112,11 +112,11 @@ def csv_lines(path: Path) -> Iterator[list[str]]:
         OSError: there is no such file, or it is not a regular file.
         ValueError: the file is not valid CSV.
     """
-    with opened(path) as file, TextIOWrapper(file, "utf-8", newline="") as text:
+    with open_regular(path) as file, TextIOWrapper(file, "utf-8", newline="") as text:
         yield from parse_csv(text)
 
 
-def decoded(data: bytes) -> str:
+def decode_text(data: bytes) -> str:
     """Decode bytes as UTF-8, or as UTF-16 if they begin with its byte order mark.
 
     Raises:
@@ -164,7 +164,7 @@ def write(path: Path, content: str | bytes | Iterable[bytes], *, sync: bool = Fa
     - `content`: a string, bytes, or chunks of bytes, which need not fit into memory together.
     - `sync`: wait until the contents are on the disk, so that even a power failure cannot leave half a file.
 
-    A link at that path is replaced, but its target is left alone.
+    If `path` is a link, the file replaces the link, and the link's target is left alone.
 
     Raises:
         OSError: the folder cannot be written to, or the disk is full.
@@ -197,9 +197,8 @@ def point(link: Path, folder: Path) -> None:
 def write_folder(folder: Path, *, add: bool = False) -> Iterator[Path]:
     """Yield a draft folder that becomes `folder` when the block ends; if the block fails, nothing is left.
 
-    With `add`, `folder` may exist already: the files move into it, and replace files of the same names. They replace a
-    link instead of following it. The draft is then made inside `folder`, whose parent may be read-only or on another
-    disk.
+    With `add`, `folder` may exist already. The files then move into it, and replace files and links of the same names.
+    The draft is made inside `folder`, because the parent folder may be read-only or on another disk.
 
     Raises:
         OSError: the folder cannot be written to, or is not empty, or is a link; or the disk is full.

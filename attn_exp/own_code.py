@@ -37,7 +37,7 @@ MEMBERS = "_with_"  # the prefix of the module names of `--with` files
 
 
 class Named(str):
-    """The name of code that the user typed in this command or passed in Python; no plain string is ever imported."""
+    """The name of code that the user typed in this command or passed in Python; other strings are never imported."""
 
 
 class LeftError(Exception):
@@ -45,7 +45,7 @@ class LeftError(Exception):
 
 
 @contextmanager
-def held() -> Iterator[None]:
+def guard_process() -> Iterator[None]:
     """Protect this process while user code runs, or while its result is read.
 
     What the code prints goes to stderr, since stdout is reserved for results. An attempt to end the process becomes an
@@ -238,7 +238,7 @@ def find_function(target: str, imported: Mapping[str, ModuleType] | None = None)
 
 
 def get_bound(owner: Any, name: str) -> Any:
-    """Return an attribute; a method is bound to a new object, if its class needs no arguments."""
+    """Return an attribute; a method of a class is bound to a new object, if creating one needs no arguments."""
     if inspect.isclass(owner) and inspect.isfunction(inspect.getattr_static(owner, name, None)):
         with suppress(Exception):
             return getattr(owner(), name)
@@ -254,7 +254,7 @@ def unreadable(what: str, verb: str = "read") -> Iterator[None]:
         FaultError: an internal error occurred.
     """
     try:
-        with held():
+        with guard_process():
             yield
     except UserError:
         raise
@@ -317,7 +317,7 @@ def module_of_file(path: Path, name: str) -> ModuleType:
         UserError: there is no such file, or it cannot be imported.
         FaultError: an internal error occurred.
     """
-    if path.suffix != ".py" or not os.path.isfile(path):  # False for an invalid path
+    if path.suffix != ".py" or not os.path.isfile(path):  # isfile is False for an invalid path
         raise UserError(f"{path}: there is no such .py file")
     spec: Any = importlib.util.spec_from_file_location(name, path.absolute())
     module = importlib.util.module_from_spec(spec)
@@ -327,33 +327,33 @@ def module_of_file(path: Path, name: str) -> ModuleType:
     forget_same_names(folder, root)
     with unreadable(str(path), "imported"):
         if hasattr(sys.modules.get(name, module), OWN):
-            sys.modules[name] = module  # `inspect` and annotations are resolved through it
+            sys.modules[name] = module  # `inspect` and string annotations look it up there
         spec.loader.exec_module(module)
     return module
 
 
 def import_root(path: Path) -> Path:
-    """Return the folder of a file, or, if the file is in a package, the folder that contains its top-level package."""
+    """Return the folder that contains a file or, if the file is in a package, its top-level package."""
     return next(folder for folder in path.resolve().parents if not (folder / "__init__.py").is_file())
 
 
 def forget_same_names(file_folder: Path, root: Path) -> None:
-    """Remove modules from `sys.modules` that a user's file would import instead of its own modules.
+    """Remove modules from `sys.modules` that a user's file would import instead of its own modules of the same names.
 
-    They have the name of its top-level package, or, if the file is in no package, of a file beside it, but were
-    imported from elsewhere; installed modules stay. `file_folder` is the folder of the user's file, `root` its import
-    root.
+    Its own modules are those of its top-level package or, if the file is in no package, the files beside it. Modules of
+    the same names that were imported from elsewhere are removed, except installed ones. `file_folder` is the folder of
+    the user's file, `root` its import root.
     """
     names = {*file_folder.relative_to(root).parts[:1]} or {file.stem for file in file_folder.glob("*.py")}
     for name in [name for name in sys.modules if name.partition(".")[0] in names - {THIS_PACKAGE}]:
-        expected = root / name.partition(".")[0]  # a package, or, with its suffix, a file
+        expected = root / name.partition(".")[0]  # the user's own package, or file without its suffix
         file = Path(getattr(sys.modules[name], "__file__", None) or expected).with_suffix("")
         if not any(file.is_relative_to(folder) for folder in (expected, sys.prefix, sys.base_prefix)):
             del sys.modules[name]
 
 
 def error_line(error: BaseException) -> str:
-    """Return the type of an error and the first line of its message; for UserError and LeftError, only that line."""
+    """Return the type of an error and the first line of its message; for UserError and LeftError, only the line."""
     lines = [line.strip() for line in re.sub(r"\x1b\[\d*m", "", str(error)).splitlines() if line.strip()]
     if isinstance(error, UserError | LeftError):
         return lines[0]

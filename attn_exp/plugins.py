@@ -42,8 +42,8 @@ class Kind:
 
     - `name`: the kind; its contract is the class of the same name, such as `Mask`.
     - `constant`: the name of the member in a file, such as `NORMALIZER`; empty if members are classes.
-    - `function`: the field of that constant that holds the function; empty if members are classes.
-    - `one_of`: the methods of which a class defines at least one.
+    - `function`: the field of that constant that contains the function; empty if members are classes.
+    - `one_of`: methods; a class must define at least one of them.
     - `has_example`: whether members should have a hand-made example.
     - `group`: the folder of YAML files with the built-in choices, if it differs from `name`.
     """
@@ -61,7 +61,7 @@ class Kind:
 
     @property
     def contract(self) -> Any:
-        """The class that all members share, or None if it is not imported yet and no file can have defined one."""
+        """The class of all members; None if it is not imported yet, because then no file can have defined a member."""
         return getattr(sys.modules.get(f"{self.package}.{self.name}"), self.name.capitalize(), None)
 
     def is_kind_of(self, value: Any) -> bool:
@@ -133,7 +133,7 @@ def register(member: Value, name: str | None = None, example: Any = None) -> Val
     `register` is also a class decorator: `@attn_exp.register`.
 
     - `member`: a class or a value as in docs/extend.md, or the path of a file that defines members, as for `--with`.
-    - `name`: its name in settings; classes, metrics and normalizers have a name already.
+    - `name`: its name in settings. By default it is the name of the class in snake case, or the member's own `name`.
     - `example`: a rule's `Example`.
 
     Raises:
@@ -219,7 +219,7 @@ def find_members(module: ModuleType) -> list[tuple[Kind, str, Any]]:
 
 
 def is_taken(kind: Kind, name: str, value: Any = None) -> bool:
-    """Return whether a name belongs to a built-in member, or to another one from outside."""
+    """Return whether a name belongs to a built-in member, or to another member from outside the package."""
     if (kind.package, name) in registry.OUTSIDE:
         earlier = registry.OUTSIDE[kind.package, name].value
         return earlier is not registry.ABSENT and kind.home(earlier) != kind.home(value)

@@ -112,7 +112,7 @@ class Child(AbstractContextManager["Child"]):
     sends with `tell` must be JSON values.
 
     - `quiet`: drop what the function prints.
-    - `variables`: environment variables of the subprocess, except those that are set already.
+    - `variables`: environment variables to set in the subprocess, unless they are set already.
 
     Raises:
         OSError: the process cannot be started.
@@ -139,7 +139,7 @@ class Child(AbstractContextManager["Child"]):
     ) -> Any:
         """Return the function's answer, waiting up to `seconds`; `on_message` gets each message of the function.
 
-        The timeout restarts whenever `on_message` returns True; until it first does, the timeout is the larger of
+        Whenever `on_message` returns True, another `seconds` begin. Until it first does, the timeout is the larger of
         `first_timeout` and `seconds`.
 
         Raises:
@@ -199,7 +199,7 @@ def serve(target: str) -> None:
     Stdin and stdout are the parent's pipes. They are duplicated to other descriptors before any user code is imported,
     so that whatever user code prints, from Python or from C, goes to stderr, and its stdin is empty.
     """
-    # The lowest free descriptor would be 2 if stderr is closed; few programs touch 200.
+    # os.dup takes the lowest free descriptor, which is 2 if stderr is closed; few programs use 200 or 201
     request_pipe, reply_pipe = os.dup2(0, 200, inheritable=False), os.dup2(1, 201, inheritable=False)
     null = os.open(os.devnull, os.O_RDWR)
     for source, number in ((null, 0), (null, 1), (2, 1)):
@@ -241,7 +241,7 @@ class Pool:
 
     If a process dies, another replaces it, and `died(job, reason)` returns the answer to its job.
 
-    - `capacity`: how many jobs to submit ahead; more than there are workers, so that none waits.
+    - `capacity`: how many unfinished jobs to submit: more than there are workers, so that no worker waits for one.
     - `processes`: the worker at each pipe. `running`: the job of each busy worker, by its pipe.
     - `waiting`: the jobs that no worker has started.
     """

@@ -18,7 +18,14 @@ from omegaconf.errors import OmegaConfBaseException
 
 from attn_exp import registry
 from attn_exp.config.choices import group_names
-from attn_exp.config.compose import check_choices, composed, composed_once, plain, register_schema, with_quotes
+from attn_exp.config.compose import (
+    check_choices,
+    compose_config,
+    compose_dict_config,
+    quote_sentence,
+    register_schema,
+    to_plain_values,
+)
 from attn_exp.config.loader import initialize_hydra, sets_array_element
 from attn_exp.config.schema import Config, read_config
 from attn_exp.config.spelling import key_of, quote_for_hydra
@@ -34,11 +41,11 @@ def config(*overrides: str) -> Config:
     """Return the configuration that these words on the command line give."""
     unusual = any(mark in word for word in overrides for mark in UNUSUAL)
     if registry.OUTSIDE or unusual or variants_of_code(overrides) or sets_array_element(overrides):
-        return composed(overrides, ())
+        return compose_config(overrides, ())
     try:
         return with_values(overrides)
     except (HydraException, OmegaConfBaseException):
-        return composed(overrides, ())  # which says it in a user's words
+        return compose_config(overrides, ())  # which says it in a user's words
 
 
 def with_values(words: Sequence[str]) -> Config:
@@ -49,18 +56,18 @@ def with_values(words: Sequence[str]) -> Config:
         check_choices(words)
         settings = copy.deepcopy(of_files(files))
         said = OverridesParser.create().parse_overrides(
-            [with_quotes(quote_for_hydra(word)) for word in words if key_of(word) not in groups]
+            [quote_sentence(quote_for_hydra(word)) for word in words if key_of(word) not in groups]
         )
         ConfigLoaderImpl._apply_overrides_to_config(said, settings)
-        return read_config(mark_named(plain(settings), words))
+        return read_config(mark_named(to_plain_values(settings), words))
 
 
 @functools.cache
 def of_files(words: tuple[str, ...]) -> DictConfig:
     """Return what Hydra composes of words that name files, without its own settings; it is not to be changed."""
     register_schema()
-    with initialize_hydra((), whole=True):
-        composition = composed_once(words)
+    with initialize_hydra((), keep_arrays=True):
+        composition = compose_dict_config(words)
     OmegaConf.set_struct(composition, False)
     del composition["hydra"]
     OmegaConf.set_struct(composition, True)

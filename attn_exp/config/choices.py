@@ -47,7 +47,7 @@ def group_names(folders: Sequence[str] = ()) -> set[str]:
 
 
 def outside_choices(group: str) -> dict[str, dict[str, Any]]:
-    """Return the settings, as in YAML, of a group's members from outside the package, by name of the member.
+    """Return a group's members from outside the package: for each name, its settings as in YAML.
 
     Members whose code is not available are left out.
     """

@@ -18,8 +18,8 @@ from attn_exp.config.choices import default_settings, group_names, groups
 from attn_exp.config.compose import (
     check_choices,
     check_folders,
-    composed,
-    composed_once,
+    compose_config,
+    compose_dict_config,
     register_schema,
     repeat_command,
 )
@@ -88,7 +88,7 @@ def parse_command_line(words: Sequence[str]) -> Request:
     """
     check_hydra_words(words)
     if not any(word.startswith("-") for word in words):  # the common case, without a parser, whose creation takes 4 ms
-        return SingleRun(composed(words, ()), repeat_command(words, ()))
+        return SingleRun(compose_config(words, ()), repeat_command(words, ()))
     namespace = parse_words(words)
     folders = () if namespace.config_dir is None else (namespace.config_dir,)
     check_folders(folders)
@@ -99,7 +99,7 @@ def parse_command_line(words: Sequence[str]) -> Request:
         return SweepRun(tuple(namespace.overrides), folders)
     if namespace.cfg:
         return Output(format_settings(namespace.overrides, folders, namespace.resolve))
-    return SingleRun(composed(namespace.overrides, folders), repeat_command(namespace.overrides, folders))
+    return SingleRun(compose_config(namespace.overrides, folders), repeat_command(namespace.overrides, folders))
 
 
 def parse_words(words: Sequence[str]) -> Namespace:
@@ -139,9 +139,9 @@ def unknown_option(word: str) -> str:
 
 def format_settings(words: Sequence[str], folders: Sequence[str], resolve: bool) -> str:
     register_schema()
-    with reword_any_error(), initialize_hydra(folders, words, whole=True) as hydra, guard_environment(words):
+    with reword_any_error(), initialize_hydra(folders, words, keep_arrays=True) as hydra, guard_environment(words):
         check_choices(words, folders)
-        settings = hydra.get_sanitized_cfg(composed_once(words), "job")
+        settings = hydra.get_sanitized_cfg(compose_dict_config(words), "job")
         if resolve:
             OmegaConf.resolve(settings)
         return OmegaConf.to_yaml(settings).removesuffix("\n")

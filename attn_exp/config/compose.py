@@ -1,8 +1,8 @@
 """Compose `conf/` and the command line with Hydra, and return plain values.
 
-From arguments such as `["mask=causal", "head=4"]`, `composed_once` makes a DictConfig, `compose_values` nested
-dictionaries, and `composed` a validated `Config`. Only this package and `sweeps.expand`, which composes the axes of a
-sweep, import Hydra and OmegaConf.
+From arguments such as `["mask=causal", "head=4"]`, `compose_dict_config` makes a DictConfig, `compose_values` nested
+dictionaries, and `compose_config` a validated `Config`. Hydra and OmegaConf are imported only in this package, and in
+`sweeps.expand`, which composes the axes of a sweep.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ NO_WORD = r"(?i:null|true|false|[+-]?[\d._]+)"  # a value that YAML reads as nul
 SENTENCES = ("embeddings.text", "embeddings.memory.text", "model.text")
 """Settings whose values are sentences, in which commas and punctuation are literal."""
 QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""  # a string in single or double quotes
-READ_ALREADY = rf"""(?s:\s*(?:{QUOTED}|\[(?:[^\[\]'"]|{QUOTED})*\]|\{{.*\}}|\$\{{[^}}]*\}}|null)\s*)"""
-"""A value that needs no quotes of ours: a quoted string, a list of words, an interpolation or null, but no sentence."""
+UNQUOTED = rf"""(?s:\s*(?:{QUOTED}|\[(?:[^\[\]'"]|{QUOTED})*\]|\{{.*\}}|\$\{{[^}}]*\}}|null)\s*)"""
+"""A value of these settings that stays unquoted: a string in quotes, a list, a mapping, an interpolation or null."""
 
 
-def composed(words: Sequence[str], folders: Sequence[str], *, typed: bool = True) -> Config:
+def compose_config(words: Sequence[str], folders: Sequence[str], *, typed: bool = True) -> Config:
     """Return the configuration for command-line arguments; `folders` are the user's own config folders.
 
     If the arguments were read from disk (`typed=False`), they can neither read the environment nor name code.
@@ -55,22 +55,22 @@ def compose_values(words: Sequence[str], folders: Sequence[str], *, typed: bool 
     register_schema()
     with initialize_hydra(folders, words), guard_environment(words if typed else ()):
         check_choices(words, folders)
-        settings = plain(composed_once(words))
+        settings = to_plain_values(compose_dict_config(words))
         return own_code.mark_named(settings, words) if typed else settings
 
 
-def composed_once(words: Sequence[str]) -> DictConfig:
-    """Return the composed settings for these arguments, with Hydra's own section; Hydra must be initialized."""
+def compose_dict_config(words: Sequence[str]) -> DictConfig:
+    """Let Hydra compose the settings for these arguments, including its own section; Hydra must be initialized."""
     hydra = GlobalHydra.instance().hydra
     assert hydra is not None
-    spelled = [with_quotes(quote_for_hydra(word)) for word in words]
+    spelled = [quote_sentence(quote_for_hydra(word)) for word in words]
     with reword_any_error():
         return hydra.compose_config("config", spelled, RunMode.RUN, from_shell=True, with_log_configuration=False)
 
 
-def with_quotes(word: str) -> str:
+def quote_sentence(word: str) -> str:
     key, equals, value = word.partition("=")
-    if key.lstrip("+") not in SENTENCES or not equals or re.fullmatch(READ_ALREADY, value):
+    if key.lstrip("+") not in SENTENCES or not equals or re.fullmatch(UNQUOTED, value):
         return word
     return f"{key}={quoted(value)}"
 
@@ -113,14 +113,14 @@ def make_untyped_key(type_hint: Any, declared: Field[Any]) -> tuple[Any, Any]:
     return Any, omegaconf.MISSING if declared.default is dataclasses.MISSING else declared.default
 
 
-def plain(composed: DictConfig) -> dict[str, Any]:
-    """Return the composed values without Hydra: resolved, as dictionaries, lists and numbers.
+def to_plain_values(composed: DictConfig) -> dict[str, Any]:
+    """Convert composed settings to dictionaries, lists and plain values, without interpolations and Hydra's section.
 
     Raises:
         UserError: a setting contains `_target_`, which names code to call.
     """
     with reword_any_error():
-        settings = without_hydra(composed)
+        settings = resolve_own_values(composed)
     if names_a_target(settings):
         raise UserError(f"{TARGET} is not allowed: settings cannot run code")
     hydra = GlobalHydra.instance().hydra
@@ -129,11 +129,11 @@ def plain(composed: DictConfig) -> dict[str, Any]:
     return {str(key): restore_arrays(value, arrays) if arrays else value for key, value in settings.items()}
 
 
-def without_hydra(composed: DictConfig) -> dict[Any, Any]:
-    """Return the resolved values without Hydra's own section, which no interpolation can read.
+def resolve_own_values(composed: DictConfig) -> dict[Any, Any]:
+    """Resolve all interpolations, and leave out Hydra's own section, which they cannot read.
 
-    A second configuration borrows the values, because copying them would double the time; in the end,
-    `_re_parent` gives them back.
+    Copying the values would double the time, so a second configuration temporarily becomes their parent; `_re_parent`
+    makes `composed` their parent again.
     """
     ours = [key for key in composed if key != "hydra"]
     values = dict(composed.items_ex(resolve=False, keys=ours))
@@ -159,11 +159,11 @@ def check_short_forms(words: Sequence[str]) -> None:
 
 
 def check_choices(words: Sequence[str], folders: Sequence[str] = ()) -> None:
-    """Refuse group choices on which Hydra fails without naming them: invalid names, and lists instead of one choice."""
+    """Refuse invalid names and lists as choices of a group; Hydra's own error would not say which choice is wrong."""
     known_groups = group_names(folders)
     chosen = " ".join(word for word in words if word.lstrip("+").startswith("variant="))
     for name in {*own_code.variants_of_code(words)} - {*choices("variant", folders), *re.findall(r"[\w-]+", chosen)}:
-        raise UserError(f"variant.{name}.form: list it among the variants too, as in variant=[matrix,{name}]")
+        raise UserError(f"variant.{name}.form: list this variant too, as in variant=[matrix,{name}]")
     check_short_forms(words)
     for word in words:
         key, _, choice = word.partition("=")
@@ -176,5 +176,5 @@ def check_choices(words: Sequence[str], folders: Sequence[str] = ()) -> None:
             raise UserError(f"{word}: {key} takes one choice; to run several, sweep with -m {key}={choice.strip('[]')}")
         if any(re.fullmatch(NO_WORD, name.strip()) for name in choice.strip("[]").split(",")):
             raise UserError(
-                f"{word}: expected the name of a choice, one of {', '.join(choices_of_group)}; ~{key} leaves it out"
+                f"{word}: expected the name of a choice, one of {', '.join(choices_of_group)}; ~{key} omits the group"
             )

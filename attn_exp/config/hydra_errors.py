@@ -174,7 +174,7 @@ def error_chain(error: BaseException | None) -> list[BaseException]:
     return [] if error is None else [error, *error_chain(error.__cause__ or error.__context__)]
 
 
-# Hydra's own settings
+# Hydra's own settings, and what to use instead
 
 ON_ENGINES = "choose where sweeps run with sweep.engine, such as process or dask; --help lists all engines"
 FOLDERS = "runs and sweeps are written to output_dir; choose another with output_dir=FOLDER"
@@ -189,7 +189,6 @@ INSTEAD = {
     "hydra.searchpath": "add a folder of your own YAML with --config-dir FOLDER",
     "hydra.verbose": "there is no logging to configure; progress goes to stderr",
 }
-"""What to use instead of Hydra's own settings."""
 
 
 def check_hydra_words(words: Sequence[str]) -> None:

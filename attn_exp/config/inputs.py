@@ -36,10 +36,10 @@ DistributionName = Annotated[str, choice(*DISTRIBUTIONS)]
 STREAMS = "streams"
 """The default generator: each array has its own stream."""
 
-LEFT = "model"
+FROM_MODEL = "model"
 """The value of a setting that is taken from the run's model, as in `head=model`."""
 
-PLAIN = ("head", "scale", "bias")
+MODEL_SCALARS = ("head", "scale", "bias")
 """The scalar settings that can have this value; `projections.source` and `embeddings.source` can have it too."""
 
 MEMORY = "embeddings.memory"
@@ -56,7 +56,7 @@ EXPECTED = "a number of tokens, words, vectors such as [[1,0],[0,1]], a file, or
 class Draw:
     """An array drawn as in a notebook: by the run's generator, or by its own `generator` and `seed`.
 
-    - `shape`: rows and columns, perhaps after other axes. `entry`: which of these matrices to use.
+    - `shape`: rows and columns, perhaps after leading axes. `entry`: which matrix to use, if there are leading axes.
     - `low`, `high`: the bounds of uniform numbers and integers.
     - `spread`, `mean`: a factor for all numbers, and a number to add to them.
     - `rows`: the rows to use, as from an embedding table.
@@ -142,13 +142,15 @@ class Projections:
     - `file`: a file of arrays by name. `names`: maps our names to those in the file. `prefix`: the beginning of the
       names to read.
     - `transposed`: whether the arrays in `file` and `given` are stored as in `nn.Linear`.
-    - `order_per_head`, `order`: arrays to draw one after another, by the `generator` with `seed`, or by the run's
-      generator: first those of `order_per_head`, once for each head, then those of `order`.
+    - `order_per_head`, `order`: arrays to draw one after another: first those of `order_per_head`, once for each head,
+      then those of `order`. The `generator` with `seed` draws them, or by default the run's generator.
     - `width`, `key_width`, `value_width`, `output_width`: the numbers of columns of W_q, W_k, W_v and W_o, if they
       differ from x. `key_width` defaults to `width`, and `value_width` to `key_width`.
     """
 
-    source: Annotated[str, choice(*DISTRIBUTIONS, "identity", "torch_linear", "torch_mha", "none", LEFT)] = "normal"
+    source: Annotated[str, choice(*DISTRIBUTIONS, "identity", "torch_linear", "torch_mha", "none", FROM_MODEL)] = (
+        "normal"
+    )
     file: str | None = None
     transposed: bool = False
     prefix: str = ""
@@ -171,9 +173,9 @@ class Projections:
     output_width: PositiveInt | None = None
 
 
-def or_left(kind: Kind) -> Kind:
-    """Accept what a kind accepts, or the word `model`, which the model's own value replaces once the model is read."""
-    return Kind(lambda value, key: value if value == LEFT and isinstance(value, str) else kind.read(value, key))
+def or_from_model(kind: Kind) -> Kind:
+    """Accept what a kind accepts, or the word `model`: when the model is read, its own value replaces the word."""
+    return Kind(lambda value, key: value if value == FROM_MODEL and isinstance(value, str) else kind.read(value, key))
 
 
 @dataclass(frozen=True)

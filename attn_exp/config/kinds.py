@@ -24,9 +24,9 @@ Schema = TypeVar("Schema")
 class Kind(NamedTuple):
     """What a setting accepts.
 
-    - `read`: converts a value; the key is for the error that it raises if the value is not accepted.
+    - `read`: takes a value and its key. It returns the converted value, or raises an error that names the key.
     - `takes`: describes the accepted values, with their bounds.
-    - `endless`: the value that means no limit, if there is one; it counts as greater than any other.
+    - `endless`: the value that means "no limit", if there is one. It counts as greater than all others.
     """
 
     read: Callable[[Any, str], Any]
@@ -76,7 +76,7 @@ LARGEST = 2**63 - 1  # the largest array index
 
 
 def at_least(least: int, expected: str = "", most: int | None = LARGEST, endless: int | None = None) -> Kind:
-    """Accept integers from `least` up to the largest array index, or without limit if `most=None`."""
+    """Accept integers from `least` to `most`, by default the largest array index; None means no maximum."""
 
     takes = expected or f"a whole number of at least {least}"
 
@@ -256,7 +256,7 @@ NAMES = Kind(read_names, "a name and its settings")
 BY_TYPE = {bool: FLAG, int: WHOLE, float: NUMBER, str: TEXT, tuple[str, ...]: TEXTS, Mapping[str, Any]: NAMES}
 
 OPEN = "???"
-"""Hydra's marker for a mandatory value: a required setting with this value is missing; elsewhere it is plain text."""
+"""Hydra's marker for a missing value. A required setting must not have it; in any other setting it is plain text."""
 
 
 def read_fields(schema: type, values: Any, path: str) -> dict[str, Any]:
@@ -347,9 +347,9 @@ def make(schema: type[Schema], settings: Any, key: str) -> Schema:
 
 
 def own_kinds(schema: type) -> dict[str, Kind]:
-    """Return the kinds of those fields of a class that name one, such as `Annotated[int, at_least(1)]`.
+    """Return the kind of each field with an annotation such as `Annotated[int, at_least(1)]`, by name of the field.
 
-    Finding them takes ten times as long as creating an object, so this is called once per class, when it is defined.
+    Reading the annotations takes ten times as long as creating an object, so each class calls this only once.
     """
     hints = get_type_hints(schema, include_extras=True)
     return {name: kind_of(hint) for name, hint in hints.items() if get_origin(hint) in (Annotated, Union)}

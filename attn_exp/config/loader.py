@@ -1,7 +1,8 @@
 """Hydra's YAML loader, for files that may be large and may come from somebody else.
 
-Large files: OmegaConf creates a node for every number and copies all of them a dozen times. So libyaml reads the
-files, where it is installed. While Hydra composes, a name stands for each large array, which is put back at the end.
+Large files: libyaml reads them, where it is installed. OmegaConf would create a node for every number and copy all
+nodes a dozen times. So `spelling.extract_arrays` replaces each large array with a name before Hydra composes the files,
+and `compose.to_plain_values` puts the arrays back afterwards.
 
 Untrusted files: nothing in them is run. A `hydra:` section could name callbacks, launchers and folders, and a
 `_target_` could name any function; Hydra would call them. So files in users' own folders may contain neither, and no
@@ -43,10 +44,10 @@ DEEPEST = 500  # maximum nesting depth
 MOST_VALUES = 10_000_000  # maximum number of values after anchors are expanded
 
 ARRAY_ELEMENT = re.compile(r"\+{0,2}[^=]*[.\[]\d")
-"""The key of an argument that sets one number of an array, such as `projections.given.W_q.0.1`."""
+"""The key of an argument that sets one element of an array, such as `projections.given.W_q.0.1`."""
 
 ELEMENT_REFERENCE = re.compile(r"\$\{[^}]*[.\[]\d")
-"""An interpolation that reads one number of an array, such as `${embeddings.vectors.0.1}`."""
+"""An interpolation that reads one element of an array, such as `${embeddings.vectors.0.1}`."""
 
 FLOAT = re.compile(
     r"""^(?:[-+]?[0-9]+(?:_[0-9]+)*\.[0-9_]*(?:[eE][-+]?[0-9]+)?
@@ -94,7 +95,10 @@ class Arrays(dict[str, Any]):
 
 
 class Source(FileConfigSource):
-    """A folder of YAML files, for Hydra; large arrays of the files are moved to `arrays`, unless that is None."""
+    """A folder of YAML files from which Hydra reads.
+
+    Names replace the large arrays of the files, and the arrays are added to `arrays`; None leaves them in place.
+    """
 
     def __init__(self, provider: str, path: str, arrays: Arrays | None) -> None:
         super().__init__(provider, path)
@@ -109,9 +113,11 @@ class Source(FileConfigSource):
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(f"{path}: cannot be read ({getattr(error, 'strerror', '') or error})") from error
         header = self._get_header_dict(text[:512])
-        return ConfigResult(self.provider, f"file://{self.path}", OmegaConf.create(self.values(path, text)), header)
+        return ConfigResult(
+            self.provider, f"file://{self.path}", OmegaConf.create(self.read_values(path, text)), header
+        )
 
-    def values(self, path: Path, text: str) -> Any:
+    def read_values(self, path: Path, text: str) -> Any:
         values = parse_yaml(path, text)
         if not isinstance(values, dict | None):
             raise UserError(f"{path}: expected settings, such as head: 2; got {brief(shown(values), 40)}")
@@ -165,7 +171,7 @@ def count_values(value: Any, counts: dict[int, int]) -> int:
 
 
 def sets_array_element(words: Sequence[str]) -> bool:
-    """Return whether arguments set one element of an array, which must then stay among the settings."""
+    """Return whether an argument sets one element of an array; if so, arrays must stay in place."""
     return any(ARRAY_ELEMENT.match(word.partition("=")[0]) for word in words)
 
 
@@ -179,14 +185,15 @@ TARGET, ENVIRONMENT = "_target_", "oc.env"
 class Loader(ConfigLoaderImpl):
     """Hydra's config loader, which also checks each user file before it is merged.
 
-    `arrays` holds the large arrays of all files by name; if `whole` is set, they stay in place.
+    Names replace the large arrays of all files, and `arrays` contains these arrays by name. With `keep_arrays`, the
+    arrays stay in place.
     """
 
-    def __init__(self, config_search_path: ConfigSearchPath, whole: bool) -> None:
+    def __init__(self, config_search_path: ConfigSearchPath, keep_arrays: bool) -> None:
         super().__init__(config_search_path)
         self.arrays = Arrays()
         self.repository.sources = [
-            Source(source.provider, source.path, None if whole else self.arrays)
+            Source(source.provider, source.path, None if keep_arrays else self.arrays)
             if source.scheme() == "file"
             else source
             for source in self.repository.sources
@@ -201,10 +208,10 @@ class Loader(ConfigLoaderImpl):
         return loaded
 
     def check_not_shadowed(self, name: str) -> None:
-        """Refuse a user file with the name of a requested shipped file, unless it is an exact copy.
+        """Refuse a user's file that has the same name as this shipped file, unless it is an exact copy.
 
-        The shipped folder comes first, so Hydra would read its file, and silently ignore the user's. The other order
-        would let a well-known name mean different things in different reports and commands.
+        Hydra searches the shipped folder first, so it would silently ignore the user's file. If it searched the user's
+        folder first, a well-known name could mean different things in different reports and commands.
         """
         for source in self.repository.sources:
             if source.provider not in SHIPPED and source.is_config(name):
@@ -235,18 +242,21 @@ def names_a_target(values: Any) -> bool:
 
 
 @contextmanager
-def initialize_hydra(folders: Sequence[str], words: Sequence[str] = (), *, whole: bool = False) -> Iterator[Hydra]:
+def initialize_hydra(
+    folders: Sequence[str], words: Sequence[str] = (), *, keep_arrays: bool = False
+) -> Iterator[Hydra]:
     """Initialize Hydra for a block, with the shipped YAML, users' own folders, and choices without YAML.
 
-    With `whole`, large arrays are not replaced by names, so that arguments can set and read single elements.
+    Names replace large arrays, unless an argument sets an element of one, or `keep_arrays` is set.
     """
     search_path = create_config_search_path(str(conf_dir()))
+    # Hydra searches its own files first, then the shipped folder, the users' folders and the schema
     schema = search_path.get_path().pop()
     for folder in folders:
         search_path.append("command-line", f"file://{Path(os.path.abspath(folder))}")
     search_path.get_path().append(schema)
     setbase(VERSION_BASE)
-    loader = Loader(search_path, whole or sets_array_element(words))
+    loader = Loader(search_path, keep_arrays or sets_array_element(words))
     hydra, previous = Hydra(task_name="attn_exp", config_loader=loader), GlobalHydra.instance().hydra
     GlobalHydra.instance().hydra = hydra
     try:
@@ -258,7 +268,10 @@ def initialize_hydra(folders: Sequence[str], words: Sequence[str] = (), *, whole
 
 @contextmanager
 def register_unlisted_choices(words: Sequence[str], folders: Sequence[str]) -> Iterator[None]:
-    """Register choices without YAML during a block: members from outside, and variants whose form an argument names."""
+    """Register choices without YAML during a block: members from outside the package, and variants of user code.
+
+    A variant of user code is defined by an argument such as `variant.mine.form=mine.py:attention`.
+    """
     store = ConfigStore.instance()
     settings_of = {group: outside_choices(group) for group in OUTSIDE_GROUPS}
     settings_of["variant"] |= {name: {name: {}} for name in own_code.variants_of_code(words)}
@@ -278,7 +291,7 @@ def register_unlisted_choices(words: Sequence[str], folders: Sequence[str]) -> I
 
 @contextmanager
 def guard_environment(words: Sequence[str]) -> Iterator[None]:
-    """Allow `${oc.env:NAME}` during a block only if the arguments contain it: files must not read the environment."""
+    """Refuse `${oc.env:NAME}` during a block, unless an argument contains it: files must not read the environment."""
 
     def refuse(*names: str) -> str:
         raise UserError(f"${{{ENVIRONMENT}:{names[0]}}}: only the command line may read the environment, not a file")

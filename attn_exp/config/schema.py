@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, get_type_hints
 
-from attn_exp.config.inputs import DRAWS, STREAMS, Draw, Embeddings, Model, Projections, or_left
+from attn_exp.config.inputs import DRAWS, STREAMS, Draw, Embeddings, Model, Projections, or_from_model
 from attn_exp.config.kinds import (
     ANY_SEED,
     AT_LEAST_0,
@@ -58,14 +58,14 @@ class Variant:
 class Published:
     """A result printed in a document, and the stage of the run to compare it with.
 
-    - `printed`: the digits exactly as printed, with any brackets. `decimals` counts them if NumPy dropped trailing
-      zeros.
+    - `printed`: the digits exactly as printed, with any brackets. `decimals`: the number of decimals, to set if NumPy
+      dropped trailing zeros.
     - `stage`: x, an array of the projections, or a stage of the trace of `variant`, by default the first variant.
     - `head`, `columns`, `row`, `first`: the part of the stage, selected in this order. `head` and `row` count from 1,
       `columns` transposes the stage, and `first` is the number of columns to keep.
     - `product`: compute the stage as a plain product: `@`, `matmul`, `dot`, or a `sum`.
     - `inputs`: arrays that replace the run's problem: q, k and v, or weights and v.
-    - `rounded`: how far q, k and v may be off, because the document rounded them or the numbers behind them.
+    - `rounded`: how far q, k and v may be off, because the document computed them from rounded numbers or rounded them.
     """
 
     quantity: str
@@ -99,7 +99,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Size:
-    """The size of figures in inches; `font_size` is in points. Without a height, each is as tall as it needs to be."""
+    """The size of figures in inches; `font_size` is in points. Without a height, each figure is as tall as needed."""
 
     width: float
     height: float | None = None
@@ -171,10 +171,10 @@ class Config:
     """The validated settings of one run; `Says` on a field is its meaning, as `--help` prints it.
 
     - `kv_head`: the number of key/value heads; None means as many as the input has.
-    - `align`: the key with which the first query is aligned.
+    - `align`: how queries and keys are aligned; None means as in the convention.
     - `mask`, `score`, `position`: rules by name with their settings. `mask_join`: whether all masks must allow a key,
       or one is enough.
-    - `weights`: which weights are kept: full matrices, blocks (a summary and a coarse map), or what each form has.
+    - `weights`: which weights are kept: full matrices, blocks (a summary and a coarse map), or what each form keeps.
     """
 
     embeddings: Annotated[
@@ -200,7 +200,7 @@ class Config:
         | None
     ) = None
     model: Model = field(default_factory=Model)
-    head: Annotated[int, or_left(at_least(1)), Says("number of query heads, for variants that do not set it")] = 2
+    head: Annotated[int, or_from_model(at_least(1)), Says("number of query heads, for variants that do not set it")] = 2
     past: Annotated[
         int,
         at_least(0),
@@ -208,10 +208,10 @@ class Config:
     ] = 0
     scale: Annotated[
         bool | float,
-        or_left(MULTIPLIER),
+        or_from_model(MULTIPLIER),
         Says("true: divide the scores by sqrt(d_head); false: do not; a number: multiply by it"),
     ] = True
-    bias: Annotated[bool, or_left(FLAG), Says("true: add biases to the projections")] = False
+    bias: Annotated[bool, or_from_model(FLAG), Says("true: add biases to the projections")] = False
     mistake: Annotated[
         tuple[str, ...], WORDS, Says("mistakes to make, one or several, such as [no_scale,causal_strict]", "none")
     ] = ()

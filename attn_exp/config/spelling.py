@@ -1,4 +1,4 @@
-"""Format values as typed on the command line, name large arrays by hash, and format the command that repeats a run."""
+"""Format values as a user would type them, replace large arrays with names, and format the command to repeat a run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ WINDOWS_PATH = re.compile(r"([A-Za-z]:[\\/]|\\\\[^\\])[^,\"\[\]{}$]*(?<!\s)")
 
 
 def quote_for_hydra(word: str) -> str:
-    """Return an argument as Hydra parses it: with a Windows path in quotes, or with `++` before a key of the memory."""
+    """Rewrite an argument that Hydra could not read as typed.
+
+    A Windows path gets quotes, a key of the memory gets `++`, and `published.strict` becomes `strict`.
+    """
     word = quote_windows_path(word)
     if MEMORY.match(word):
         return f"++{word.lstrip('+')}"
@@ -60,7 +63,7 @@ def spelled(value: Any) -> str:
 def quoted(text: str) -> str:
     """Quote a string if it would otherwise be parsed as something else: `a b -> 'a b'`, but `ab -> ab`.
 
-    Inside quotes, Hydra keeps backslashes; only directly before a quote do two of them mean one.
+    Inside quotes, Hydra keeps backslashes as they are, except directly before a quote: there, two stand for one.
     """
     if PLAIN.fullmatch(text) and text.lower() not in NOT_TEXT:
         return text
@@ -92,12 +95,12 @@ class Repeat(NamedTuple):
         return shlex.join(["python", "-m", "attn_exp", *options, *["-m"] * self.many, *self.words])
 
 
-# Large arrays among settings: detected, and named by a hash of their contents
+# Large arrays among settings, and the names that replace them while Hydra composes
 
 MOST_NUMBERS = 1000
-"""A list of more numbers than this is replaced by a name, which is made from its hash."""
+"""A list of more numbers than this is a large array, and a name with its hash replaces it."""
 
-MARK = "array"  # the beginning of a name that replaces a large array: `array:<hash>`
+MARK = "array"  # the beginning of such a name: `array:<hash>`
 
 
 def array_name(array: Array) -> str:
@@ -133,7 +136,7 @@ def array_reference(name: str) -> str:
 
 
 def extract_arrays(value: Any, arrays: dict[str, Any]) -> Any:
-    """Return plain values in which a name stands for each large list of numbers; the lists move to `arrays`."""
+    """Return plain values with each large list of numbers replaced by a name; add the lists to `arrays` by name."""
     if isinstance(value, Mapping):
         return {key: extract_arrays(item, arrays) for key, item in value.items()}
     if not isinstance(value, list):
@@ -147,6 +150,7 @@ def extract_arrays(value: Any, arrays: dict[str, Any]) -> Any:
 
 
 def restore_arrays(value: Any, arrays: Mapping[str, Any]) -> Any:
+    """Return plain values with the lists of `arrays` in place of their names: the opposite of `extract_arrays`."""
     if isinstance(value, Mapping):
         return {key: restore_arrays(item, arrays) for key, item in value.items()}
     if isinstance(value, list):

@@ -16,7 +16,7 @@ from itertools import count
 from types import ModuleType
 from typing import Any
 
-from attn_exp.config.compose import composed
+from attn_exp.config.compose import compose_config
 from attn_exp.diagnosis.asking.names import source_with_helpers
 from attn_exp.diagnosis.asking.request import Request, parse_request
 from attn_exp.diagnosis.bind.factory import describe_factory, is_factory
@@ -175,7 +175,7 @@ def explained(words: Sequence[str]) -> tuple[str, int]:
     for flag in {word for word in words if word.startswith("--")} - {"--json"}:
         raise UserError(unknown(flag, ("--json",), "option"))
     settings, answers = split_answers([word for word in words if not word.startswith("--")])
-    verdict = explain(composed(settings, []), answers, " ".join(settings) or "the default settings")
+    verdict = explain(compose_config(settings, []), answers, " ".join(settings) or "the default settings")
     return format_verdict(verdict, [*words, "--verbose"]), EXIT_CODES[verdict.outcome]
 
 

@@ -78,7 +78,7 @@ def fingerprint(file: Any, key: str = "") -> str:
     digest = hashlib.sha256()
     try:
         for path in list_checkpoint(Path(file)) if key == MODEL[0] else find_parts(Path(file)):
-            with machine.opened(path) as stream:
+            with machine.open_regular(path) as stream:
                 state = os.fstat(stream.fileno())
                 if state.st_size > MOST_HASHED:
                     digest.update(f"{path.name} {state.st_size} {state.st_mtime_ns}".encode() + stream.read(BEGINNING))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array, Arrays
-from attn_exp.config.inputs import LEFT, PLAIN, Model
+from attn_exp.config.inputs import FROM_MODEL, MODEL_SCALARS, Model
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError, count_of
 from attn_exp.forms.steps import project as project_side
@@ -309,7 +309,7 @@ def fill_in_from_model(config: Config, under_way: Pass | None = None) -> Config:
         return config
     if config.model.family is None:
         raise UserError(
-            f"{names[0]}={LEFT} is left to a model, but none is chosen; choose one: model=bert model.path=DIR"
+            f"{names[0]}={FROM_MODEL} is left to a model, but none is chosen; choose one: model=bert model.path=DIR"
         )
     from attn_exp.problem import models  # noqa: PLC0415 - most runs have none
 
@@ -321,10 +321,12 @@ def left_to_model(settings: Any) -> list[str]:
     sources = {name: get_setting(get_setting(settings, name), "source") for name in ("embeddings", "projections")}
     groups = {"embeddings": sources["embeddings"], "mask": get_setting(settings, "mask")}
     groups["position"] = get_setting(settings, "position")
-    plain_settings = {"projections": sources["projections"]} | {name: get_setting(settings, name) for name in PLAIN}
+    plain_settings = {"projections": sources["projections"]} | {
+        name: get_setting(settings, name) for name in MODEL_SCALARS
+    }
     return [
-        *(name for name, choice in groups.items() if LEFT in choice),
-        *(key for key in plain_settings if plain_settings[key] == LEFT),
+        *(name for name, choice in groups.items() if FROM_MODEL in choice),
+        *(key for key in plain_settings if plain_settings[key] == FROM_MODEL),
     ]
 
 

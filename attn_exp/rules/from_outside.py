@@ -16,7 +16,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.errors import UserError
-from attn_exp.own_code import THIS_PACKAGE, error_line, held
+from attn_exp.own_code import THIS_PACKAGE, error_line, guard_process
 from attn_exp.rules.example import Example
 from attn_exp.rules.grid import Grid
 from attn_exp.rules.rules import Rules, whole_grid
@@ -106,7 +106,7 @@ def guard(
     @functools.wraps(function)
     def call(*arguments: Any, **keywords: Any) -> Any:
         try:
-            with held():
+            with guard_process():
                 result = function(*arguments, **keywords)
                 problem = "" if misfit is None else misfit(arguments, result)
         except (UserError, passes):

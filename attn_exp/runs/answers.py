@@ -127,7 +127,7 @@ def read_lines(path: Path) -> Lines:
         UserError: the file cannot be read, or is too large.
     """
     with refuse(f"{path.name}: cannot be read", OSError, ValueError):
-        content = machine.decoded(machine.read(path, MOST_BYTES)).lstrip("\ufeff")
+        content = machine.decode_text(machine.read(path, MOST_BYTES)).lstrip("\ufeff")
         text = content.replace("\r\n", "\n").replace("\r", "\n")
         first_line = text.lstrip().partition("\n")[0]
         lines = [*machine.parse_csv(text, max(",;\t", key=first_line.count))]

@@ -142,7 +142,7 @@ def hash_file(path: Path) -> dict[str, Any]:
     Raises:
         OSError: there is no such file, or it is not a regular file.
     """
-    with machine.opened(path) as file:
+    with machine.open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         return {"bytes": size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
 
@@ -203,7 +203,7 @@ def check_mark(path: Path, mark: str) -> None:
         OSError: the file cannot be read.
     """
     if os.path.lexists(path) and not path.is_symlink():
-        with machine.opened(path) as file:
+        with machine.open_regular(path) as file:
             if mark.encode() not in file.read(BEGINNING):
                 refuse_foreign(path)
 

@@ -21,7 +21,7 @@ from hydra.core.override_parser.types import ChoiceSweep, Override, RangeSweep
 from omegaconf import DictConfig, OmegaConf
 
 from attn_exp.arrays import Shape
-from attn_exp.config.compose import composed_once, plain, register_schema
+from attn_exp.config.compose import compose_dict_config, register_schema, to_plain_values
 from attn_exp.config.hydra_errors import reword_any_error, reword_hydra_errors
 from attn_exp.config.kinds import is_finite
 from attn_exp.config.loader import guard_environment, initialize_hydra
@@ -60,8 +60,8 @@ def expand(words: Sequence[str], folders: Sequence[str]) -> tuple[Space, Config]
         axes = tuple(
             make_axis(override, hydra.config_loader) for override in overrides.values() if override.is_sweep_override()
         )
-        compose = cache(composed_once)  # one composition per choice
-        first = mark_named(plain(compose((*fixed, *(axis.word(0) for axis in axes)))), words)
+        compose = cache(compose_dict_config)  # one composition per choice
+        first = mark_named(to_plain_values(compose((*fixed, *(axis.word(0) for axis in axes)))), words)
         config = read_config(first)
         dimensions = group_axes(axes, config.sweep)
         check_repeats(axes, dimensions)
@@ -167,7 +167,7 @@ def compose_space(
         }
         base_key = tuple(value_index[axis_index] for axis_index, axis in enumerate(axes) if axis.composed)
         config = compose((*fixed, *(axis.word(value_index[axis_index]) for axis_index, axis in enumerate(axes))))
-        settings, groups = mark_named(plain(config), words), config.hydra.runtime.choices.items()
+        settings, groups = mark_named(to_plain_values(config), words), config.hydra.runtime.choices.items()
         bases[base_key] = {name: value for name, value in settings.items() if name != "sweep"}
         choices[base_key] = {name: choice for name, choice in groups if "/" not in name}
         read_config(bases[base_key])

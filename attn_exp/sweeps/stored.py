@@ -67,10 +67,10 @@ def run_or_point(folder: Path, point: str | None, is_allowed: bool = False) -> s
         raise UserError(f"{folder} is a sweep; give the number of a point, 0 to {manifest['points'] - 1}")
     repeat = point_command(manifest, int(point))
     words = trust.allowed_words(repeat.words, folder)
-    from attn_exp.config.compose import composed  # noqa: PLC0415 - a run's own settings need no Hydra
+    from attn_exp.config.compose import compose_config  # noqa: PLC0415 - a run's own settings need no Hydra
 
     with provenance.allow_members(manifest, folder, is_allowed):
-        config = composed(words, repeat.folders, typed=False)
+        config = compose_config(words, repeat.folders, typed=False)
         for sentence in provenance.changed_inputs(config, manifest):
             print(f"attn_exp: {printable(sentence)}; a sweep does not store its arrays", file=sys.stderr)
         return run_here(config, repeat, manifest, folder, is_allowed)

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from attn_exp import cli
-from attn_exp.config.compose import composed
+from attn_exp.config.compose import compose_config
 from attn_exp.experiment.compare import compare
 from tests.refusal import refused
 
@@ -47,7 +47,7 @@ def test_a_number_that_is_changed_is_noticed(capsys: pytest.CaptureFixture[str])
     text = file.read_text(encoding="utf-8")
     first = yaml.safe_load(text)["published"][0]["printed"].split()[0].strip("[")
     file.write_text(text.replace(first, "0.9999"), encoding="utf-8")
-    found = compare(composed(["experiment=mine_too"], ["mine"]))
+    found = compare(compose_config(["experiment=mine_too"], ["mine"]))
     assert [figure.agrees for figure in found.published] == [False, True]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from attn_exp import cli
-from attn_exp.config.compose import composed
+from attn_exp.config.compose import compose_config
 from tests import ROOT
 
 SIDE_EFFECT = "_target_: shutil.copyfile\n    src: a_file\n    dst: copied\n"
@@ -188,4 +188,4 @@ def test_numbers_and_interpolations_mean_what_they_show(
 def test_a_byte_order_mark_is_no_part_of_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     a_folder(tmp_path, "mine", {"experiment/mine.yaml": f"\ufeff{WHOLE}seed: 3\n"})
-    assert composed(["experiment=mine"], ["mine"]).seed == 3
+    assert compose_config(["experiment=mine"], ["mine"]).seed == 3

@@ -8,7 +8,7 @@ from hydra.core.override_parser.types import Override
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attn_exp.config.compose import with_quotes
+from attn_exp.config.compose import quote_sentence
 from attn_exp.config.spelling import quote_for_hydra, quoted
 
 PATHS = [
@@ -24,7 +24,7 @@ PATHS = [
 
 
 def overrides(words: list[str]) -> list[Override]:
-    return OverridesParser.create().parse_overrides([with_quotes(quote_for_hydra(word)) for word in words])
+    return OverridesParser.create().parse_overrides([quote_sentence(quote_for_hydra(word)) for word in words])
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 
 from attn_exp import cli
 from attn_exp.config import loader
-from attn_exp.config.compose import compose_values, composed
+from attn_exp.config.compose import compose_config, compose_values
 from attn_exp.config.spelling import as_numbers, extract_arrays, restore_arrays
 from attn_exp.errors import UserError
 from tests import ROOT
@@ -67,7 +67,7 @@ def test_large_arrays_arrive_as_they_are_written_and_soon(tmp_path: Path) -> Non
     head = "defaults:\n  - override /embeddings: inline\n  - override /projections: identity\n"
     written(tmp_path, f"{WHOLE}{head}embeddings:\n  vectors: {rows(x)}\nprojections:\n  given:\n{given}")
     begin = time.process_time()
-    config = composed(["experiment=mine"], [str(tmp_path)])
+    config = compose_config(["experiment=mine"], [str(tmp_path)])
     assert time.process_time() - begin < 8  # number by number it took half a minute
     np.testing.assert_array_equal(config.embeddings.vectors, x)
     for name, matrix in matrices.items():
@@ -132,6 +132,6 @@ HARM = [
 def test_harm_is_one_line_that_names_the_file(text: str, message: str, tmp_path: Path) -> None:
     written(tmp_path, WHOLE + text)
     with pytest.raises(UserError, match=message) as error:
-        composed(["experiment=mine"], [str(tmp_path)])
+        compose_config(["experiment=mine"], [str(tmp_path)])
     assert "mine.yaml" in str(error.value)
     assert "\n" not in str(error.value)

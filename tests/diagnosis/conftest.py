@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from attn_exp.config.compose import composed
+from attn_exp.config.compose import compose_config
 from attn_exp.config.schema import Config
 from tests.compose import config
 
@@ -20,8 +20,8 @@ if find_spec("torch") is not None:  # as the adapter of docs/check.md has it; al
 def kept_files(monkeypatch: pytest.MonkeyPatch) -> None:
     def with_kept_files(words: Sequence[str], folders: Sequence[str], *, typed: bool = True) -> Config:
         if not typed or folders:
-            return composed(words, folders, typed=typed)
+            return compose_config(words, folders, typed=typed)
         return config(*words)
 
     for user in ("config.compose", "diagnosis.command", "diagnosis.asking.request"):
-        monkeypatch.setattr(f"attn_exp.{user}.composed", with_kept_files)
+        monkeypatch.setattr(f"attn_exp.{user}.compose_config", with_kept_files)

@@ -148,7 +148,7 @@ def test_checks_take_it_as_any_form() -> None:
 
 
 def test_a_variant_without_yaml_is_named_among_the_variants() -> None:
-    with pytest.raises(UserError, match=r"list it among the variants too, as in variant=\[matrix,mine\]"):
+    with pytest.raises(UserError, match=r"list this variant too, as in variant=\[matrix,mine\]"):
         attn_exp.run("variant.mine.form=mine.py:heads")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attn_exp.config.compose import composed
+from attn_exp.config.compose import compose_config
 from attn_exp.problem import input_files
 from attn_exp.problem.drawing import parse_printed
 from attn_exp.problem.problem import build
@@ -51,7 +51,7 @@ def test_yaml_holds_it_as_a_block_of_text(tmp_path: Path) -> None:
     (tmp_path / "experiment/mine.yaml").write_text(
         f"{head}embeddings:\n  vectors: |\n    {x}\nprojections:\n  given:\n{given}", encoding="utf-8"
     )
-    config = composed(["experiment=mine"], [str(tmp_path)])
+    config = compose_config(["experiment=mine"], [str(tmp_path)])
     problem = build(config)
     assert problem.x is not None
     np.testing.assert_array_equal(problem.x, X)

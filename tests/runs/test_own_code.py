@@ -14,7 +14,7 @@ import pytest
 
 import attn_exp
 from attn_exp import cli, registry
-from attn_exp.config.compose import composed
+from attn_exp.config.compose import compose_config
 from attn_exp.errors import UserError
 from attn_exp.own_code import Named
 from attn_exp.runs import trust
@@ -200,7 +200,7 @@ def test_a_longer_name_does_not_stand_for_a_shorter(here: Path, ran: Callable[[]
     folder.mkdir(parents=True)
     (folder / "theirs.yaml").write_text("theirs:\n  form: mine.py:attention\n")
     typed = f"variant.mine.form={here}/mine.py:attention_of_mine"
-    config = composed(["variant=[matrix,mine,theirs]", typed], ["shared"])
+    config = compose_config(["variant=[matrix,mine,theirs]", typed], ["shared"])
     assert isinstance(config.variant["mine"].form, Named)
     assert not isinstance(config.variant["theirs"].form, Named)
     assert not ran()

@@ -15,7 +15,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, RangeSweep
 
 from attn_exp.config.choices import conf_dir
-from attn_exp.config.compose import plain, register_schema
+from attn_exp.config.compose import register_schema, to_plain_values
 from attn_exp.errors import UserError
 from attn_exp.sweeps.expand import expand
 from attn_exp.sweeps.plan import find_runs
@@ -51,7 +51,7 @@ def by_hydra(words: list[str]) -> list[dict[str, Any]]:
         if isinstance(each._value, ChoiceSweep | RangeSweep):
             each._value.shuffle = False
     (jobs,) = BasicSweeper.split_arguments(overrides, max_batch_size=None)
-    return [plain(compose("config", job)) for job in jobs]
+    return [to_plain_values(compose("config", job)) for job in jobs]
 
 
 @pytest.mark.long
@@ -65,7 +65,7 @@ def test_points_are_those_of_hydra(words: list[str], hydra: None) -> None:
         del each["sweep"]
     assert settings == expected
     with initialize_config_dir(str(conf_dir()), version_base="1.3"):
-        composed = plain(compose("config", space.words(space.size - 1)))
+        composed = to_plain_values(compose("config", space.words(space.size - 1)))
     del composed["sweep"]
     assert composed == settings[-1]
 

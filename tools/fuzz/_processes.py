@@ -45,7 +45,9 @@ STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)
 @cache
 def warm() -> None:
     """Let Hydra find its files and learn its grammar, once for all forks."""
-    compose.composed(["embeddings=random", "mask=[causal,window]", "++mask.window.left=2", "variant=[matrix]"], ())
+    compose.compose_config(
+        ["embeddings=random", "mask=[causal,window]", "++mask.window.left=2", "variant=[matrix]"], ()
+    )
 
 
 def kept_folder(prefix: str) -> Path:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from attn_exp.config.compose import composed
+from attn_exp.config.compose import compose_config
 from attn_exp.config.inputs import Model
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError
@@ -340,7 +340,7 @@ def seen(model: Any, case: Drawn) -> list[Seen]:
 def plain(reader: str) -> Config:
     """Return the settings of a run of a family, composed once."""
     given = "model.patches=picture.npy" if reader == "vit" else "model.tokens=[1]"
-    return composed([f"model={reader}", "model.path=nowhere", given, "variant=[multi_head]"], ())
+    return compose_config([f"model={reader}", "model.path=nowhere", given, "variant=[multi_head]"], ())
 
 
 def compared(case: Drawn, folder: Path, theirs: list[Seen] | str) -> str | None:

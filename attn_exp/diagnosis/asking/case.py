@@ -31,7 +31,7 @@ class Case:
     - `given`: the inputs.
     - `explicit_scale`: pass the scale instead of relying on the function's default.
     - `optional`: the function may refuse the case.
-    - `unpromised`: no keyword announces the feature, so an error or a wrong shape means that it is missing.
+    - `unpromised`: no keyword announces the tested feature, so an error or a wrong shape means that it is missing.
     """
 
     question: str
@@ -64,7 +64,7 @@ class Answer:
     - `output`: `[b h t e]`, or `[b t m]` if heads are joined.
     - `stages`: other stages that the call returned, by name.
     - `error`: why the call failed. `refused`: the error says that the request is not supported.
-    - `reached`: how far the call got before its error.
+    - `reached`: how far the call got before its error: the current instruction of each frame.
     - `axes`: describes the shape of an output that has too many or too few axes of length 1.
     """
 
@@ -110,12 +110,12 @@ def is_usual_without_keys(output: Array, stages: Arrays) -> bool:
 def without_blind(output: Array, stages: Arrays) -> Array:
     """Replace the outputs of queries that see no key with zeros.
 
-    For these, functions return NaN, zeros or a mean; all are accepted. If no query sees any of several keys, the output
-    is returned unchanged, because nothing else is left to compare.
+    For these, functions return NaN, zeros or a mean; all are accepted. If there are several keys and no query sees any,
+    the output is returned unchanged, because otherwise nothing would be left to compare.
     """
     is_blind_row = (stages["masked"] == -np.inf).all(axis=-1)
-    none_sees = is_blind_row.all() and stages["masked"].shape[-1] > 1
-    if not is_blind_row.any() or none_sees or output.shape != stages["output"].shape:
+    nothing_left = is_blind_row.all() and stages["masked"].shape[-1] > 1
+    if not is_blind_row.any() or nothing_left or output.shape != stages["output"].shape:
         return output
     # an output with joined heads is replaced if any head is blind
     is_replaced = (

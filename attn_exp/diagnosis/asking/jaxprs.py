@@ -119,7 +119,7 @@ def rule_of(name: str, params: Mapping[str, Any], arrays: Sequence[Any]) -> Rule
     if name in (*FLOATS_ONLY, "integer_pow") and not are_floats:
         return None
     if name == "convert_element_type" and are_floats and np.dtype(params["new_dtype"]).kind in "iu":
-        return None  # NumPy converts NaN and large floats to other integers
+        return None  # NumPy converts NaN and large floats to other integers than JAX does
     if name in REDUCTIONS:
         return partial(REDUCTIONS[name], axis=tuple(params["axes"]))
     rule = OTHERS.get(name)
@@ -191,7 +191,7 @@ def run_jaxpr(
 
 
 def run_by_rule(equation: Any, arrays: Sequence[Any], rule: Rule | None) -> list[Any]:
-    """Return the outputs of an equation in its own dtypes, from a NumPy rule or, without one, from JAX."""
+    """Run an equation in its own dtypes and return its outputs; JAX runs it if there is no NumPy rule."""
     if rule is not None:
         outputs = zip(as_list(rule(*arrays)), equation.outvars, strict=True)
         return [np.asarray(array, variable.aval.dtype) for array, variable in outputs]
@@ -257,8 +257,8 @@ def as_array(array: Any) -> Any:
 def trace_once(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that computes the same in NumPy, by tracing the JAX function once per combination of shapes.
 
-    Arguments that are not arrays are constants of a trace. If tracing needs the values of arrays, or NumPy gives NaN,
-    JAX runs the function itself.
+    Arguments that are not arrays become constants of the trace. If tracing needs the values of arrays, or if NumPy
+    gives NaN, JAX runs the function itself.
     """
     traced = dict[Any, Callable[..., Any]]()
 

@@ -5,7 +5,7 @@
 3. `read_outputs` turns what a call returned into float64 arrays by name, such as `{"output": ..., "returned 1": ...}`.
 
 Reading anything from a user's object may run user code: its shape, its class, its conversion to an array. All of that
-happens here, while `own_code.held` protects the process; the results are plain arrays that nothing else refers to.
+happens here, while `own_code.guard_process` protects the process. The results are plain arrays that nothing else uses.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import numpy as np
 from attn_exp.arrays import Array, bfloat16
 from attn_exp.diagnosis.asking.names import source_with_helpers
 from attn_exp.errors import UncalledError, UserError, first_line, unknown
-from attn_exp.own_code import error_line, held
+from attn_exp.own_code import error_line, guard_process
 
 LIBRARIES = ("numpy", "torch", "jax")
 DTYPES = ("float64", "float32", "float16", "bfloat16")
@@ -59,11 +59,11 @@ class Library:
     """Converts arrays to and from a library.
 
     - `into`: converts a NumPy array to the library; the second argument is the dtype of floats.
-    - `back`: converts an array that `into` made to NumPy, and floats to float64.
-    - `read`: converts an array that user code returned to NumPy, in the same or a wider dtype. It returns the array and
-      the name of its original dtype. If the array has more elements than the second argument, it returns their number
-      instead of the array.
-    - `widest`: its widest default floating-point dtype.
+    - `back`: converts an array of the library, such as a result of `into`, to NumPy, and floats to float64.
+    - `read`: converts an array from user code to NumPy, in the same or a wider dtype. It returns the array and the name
+      of its original dtype. If the array has more elements than the second argument, it returns their number instead
+      of the array.
+    - `widest`: the widest floating-point dtype that the library uses by default.
     """
 
     name: str
@@ -115,7 +115,8 @@ def make_torch(device: str) -> Library:
     try:
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        error_class = UserError if "Expected one of" in str(error) else UncalledError  # no such device; none here
+        # "Expected one of": PyTorch knows no such device; otherwise this machine lacks it
+        error_class = UserError if "Expected one of" in str(error) else UncalledError
         raise error_class(f"device={device}: torch cannot use it here ({first_line(error)})") from error
 
     def convert(array: Array, dtype: str) -> Any:
@@ -156,7 +157,10 @@ def copy_to_jax(array: Array, dtype: Any = None) -> Any:
 
 
 def list_likely_libraries(function: Any) -> tuple[str, ...]:
-    """Return the libraries to try, likeliest first: those of a function's module and of the modules that it names."""
+    """Return the libraries to try, likeliest first: those that a function's code names, then all others imported.
+
+    A function that is part of a library gets only this library.
+    """
     package = (getattr(function, "__module__", None) or type(function).__module__).split(".")[0]
     if package in LIBRARIES:
         return (package,)
@@ -245,7 +249,7 @@ def read_outputs(returned: Any, library: Library, max_size: int, output_part: st
         output, dtype = read_real(arrays_by_name.pop(output_name), library, max_size)
         outputs = {output_name: output}
         for name, other in arrays_by_name.items():
-            with suppress(Exception), held():
+            with suppress(Exception), guard_process():
                 outputs[name] = read_real(other, library, max_size)[0]
     except NoNumbersError:
         raise
@@ -257,7 +261,7 @@ def read_outputs(returned: Any, library: Library, max_size: int, output_part: st
 def collect_arrays(returned: Any) -> dict[str, Any]:
     """Return the arrays of an answer by name, the output first.
 
-    A list of arrays of equal shape, such as heads, is also returned stacked.
+    For a list of arrays of equal shape, such as heads, also return them stacked.
     """
     returned = stack_rows(returned)
     if not isinstance(returned, Mapping) and hasattr(returned, "shape"):

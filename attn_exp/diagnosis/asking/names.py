@@ -61,7 +61,7 @@ dropout: dropoutp dropout pdropout dropoutrate
 BY_NAME = {name: role for role, names in ROLES.items() for name in names}
 """The role of each of these names."""
 NOT_KEY_LENGTHS = {"q", "query", "queries", "max", "tgt", "target", "cu", "cum", "cumulative"}
-"""Words in names of lengths that are not the keys' lengths, such as the cumulative lengths `cu_seqlens`."""
+"""A name with one of these words is not that of the keys' lengths; `cu_seqlens`, for example, are cumulative."""
 MASK_WORDS = {"mask", "masks", "masking", "adj", "adjacency"}
 """Words that mark a mask in a longer name."""
 MASK_FILLS = {"token", "tokens"}
@@ -101,7 +101,7 @@ FILLING = frozenset(
 """Parts of names that do not say which array it is."""
 WEIGHT_WORDS = ("w", "weight", "weights", "kernel", "kernels", "matrix")
 BIAS_WORDS = ("b", "bias", "biases")
-"""Words that distinguish the weight of a projection from its bias, such as `w_in` from `b_in`; the initial is first."""
+"""Words that distinguish a weight from its bias, as in `w_in` and `b_in`. The first word of each list is an initial."""
 CORE = ("q", "k", "v")
 
 

@@ -131,7 +131,7 @@ class Masking:
     - `axes`: the axes of a mask that all examples and heads share, one of `AXES` or `OF_KEYS`.
     - `neutral`: what to pass if nothing is hidden: the "mask" itself, "none" for None, or "turned" for its inverse.
     - `attribute`: if not empty, wrap the mask in an object with this attribute.
-    - `opposite`: this mask has the opposite polarity of the other one in the same call.
+    - `opposite`: the function takes two masks, and this one has the opposite polarity of the other.
     """
 
     kind: str = "booleans"
@@ -204,7 +204,7 @@ class WindowCount(NamedTuple):
     own: int
     """1 if the query's own key counts too."""
     both_sides: bool
-    """Whether the window has as many keys on the right as on the left, or none on the right."""
+    """True if the window has as many keys on the right as on the left; False if it has none on the right."""
 
 
 KEYS_WITH_OWN = WindowCount(1, 1, both_sides=False)
@@ -221,11 +221,11 @@ class Offer:
     """What a function takes: q, k and v if `core`, else x and a layer's weight matrices.
 
     - `parameters`: the function's own parameter name for each role.
-    - `positional`: the positional-only ones among them.
+    - `positional`: which of these parameters are positional-only.
     - `defaults`: the function's defaults by role.
     - `description`: lists the other arguments.
-    - `only_if_right`: the names do not tell which arguments are the arrays, or how they are stored, so a wrong answer
-      does not imply wrong attention.
+    - `only_if_right`: the names do not say which arguments are the arrays, or how they are stored. A wrong answer may
+      then come from a wrong guess, so only a right answer counts.
     - `divides`: scores are divided by the scale argument, not multiplied.
     - `counted`: how a window is written as one number; None if it is passed as a pair `(left, right)`.
     """
@@ -242,7 +242,7 @@ class Offer:
     def takes(self, role: str) -> bool:
         return role in self.parameters
 
-    def of_keys_alone(self) -> Offer:
+    def as_padding(self) -> Offer:
         """Return the offer with the mask argument treated as a padding mask."""
         parameters = {"padding" if role == "mask" else role: name for role, name in self.parameters.items()}
         defaults = {"padding" if role == "mask" else role: value for role, value in self.defaults.items()}
@@ -254,7 +254,7 @@ def plain_default(default: Any) -> Any:
     return default if default is None or isinstance(default, bool | int | float | str | tuple | np.generic) else ...
 
 
-# A case as keyword arguments; anything without a keyword must be built into the function
+# A case as keyword arguments. A rule without a keyword is not passed: the function must apply it by itself.
 
 SCORE_KEYWORDS: dict[type, tuple[str, Callable[[Any, Setup], Any]]] = {
     Softcap: ("softcap", lambda rule, setup: float(rule.cap)),
@@ -265,7 +265,7 @@ SCORE_KEYWORDS: dict[type, tuple[str, Callable[[Any, Setup], Any]]] = {
     ),
     Added: ("added", lambda rule, setup: np.asarray(rule.values, np.float64)),
 }
-"""For each score rule, the role of its keyword, and what computes the value to pass."""
+"""For each score rule, the role of its keyword, and a function that computes the value to pass."""
 EXACT_KEYWORDS: dict[type, str] = {Causal: "causal", Window: "window", Padding: "lengths"}
 """For each of these masks, the role of the keyword that requests exactly this mask."""
 
@@ -282,7 +282,10 @@ def for_case(case: Case, offer: Offer, request: Request, splits_heads: bool = Fa
 
 
 def neutral_arguments(setup: Setup, offer: Offer, request: Request) -> dict[str, Any]:
-    """Return values that hide nothing, for arguments without a default, and for a causal flag that is on by default."""
+    """Return values that hide nothing, for masks without a default and for a causal flag that is on by default.
+
+    Masks of the case replace these values.
+    """
     neutral: dict[str, Any] = {
         "lengths": np.full(setup.batch, setup.keys, np.int64),
         "mask": np.full((setup.rows, setup.keys), not request.blocks),
@@ -310,7 +313,7 @@ def setup_of(case: Case) -> Setup:
 
 
 def mask_arguments(recipe: Recipe, setup: Setup, offer: Offer, request: Request) -> dict[str, Any]:
-    """Return the values for the masks of a recipe by role; masks without their own keyword are joined in "mask"."""
+    """Return the values for the masks of a recipe by role; "mask" combines all masks without a keyword of their own."""
     arguments: dict[str, Any] = {}
     remaining: list[Mask] = []
     for mask in recipe.rules.masks:

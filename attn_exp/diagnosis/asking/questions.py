@@ -1,7 +1,7 @@
 """Test cases for a function of q, k and v or for a layer: shapes and inputs that expose mistakes.
 
-All sizes differ, so that no two axes can be confused. `core_cases` or `layer_cases` yields the cases, the plainest
-first; a `HeadsMaker` or `LayerMaker` makes each of them from its name and its numbers of queries and keys.
+All sizes differ, so that no two axes can be confused. `core_cases` or `layer_cases` yields the cases, the simplest
+first. A `HeadsMaker` or `LayerMaker` makes each case from a name, a number of queries and a number of keys.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ LONGEST, MIDDLE = 131, 11
 CROSS, SHARED = "keys of another input", "fewer key/value heads"
 """The case whose keys come from a second input, and the case in which query heads share key/value heads."""
 PADDED = ("padding", "padding of each example")
-"""Cases with padding; the second is for modules, with a separate length for each example."""
+"""Cases with padding. The second one is for modules only: each example has its own length."""
 ABOUT_MASKS = ("masks", *PADDED, "causal", "window", "large hidden logits")
 """Cases that can fail because of how a function reads its mask."""
 WIDTH = "another width"
@@ -51,7 +51,7 @@ INDIVIDUAL_MASKS = ("a mask for each example", "a mask for each head")
 """The cases whose mask has a batch axis, or batch and head axes."""
 ZERO_TOKEN, ADDED = "a token of zeros", "an additive bias"
 TOGETHER = " together with "
-"""Part of the names of cases that pass two arguments which other cases pass one at a time."""
+"""Part of the name of a case that passes two arguments at once, such as "`mask` together with `scale`"."""
 UNPADDED = (5, 8)
 """Numbers of tokens that are not padding, one for each of two examples."""
 EXTREME_QUERIES = (("large inputs", 6, 300.0), ("equal inputs", 8, 0.0), ("tiny inputs", 6, 1e-6))
@@ -64,7 +64,7 @@ EXTREME_INPUTS = (
 )
 """The same for a layer: x is multiplied, which changes both queries and keys."""
 STAGES, MATRICES = 12, 4
-"""Maximum numbers of `[b h t s]` and `[m m]` arrays in memory at once, for a case, its answer and mistakes tried."""
+"""Maximum numbers of `[b h t s]` and `[m m]` arrays in memory at once: for a case, its answer and a mistake to try."""
 VISIBLE_LOGIT, HIDDEN_LOGIT = -9.0, -1.0
 """Logits of the first and the second half of the keys. Equal logits get equal weights even in half precision."""
 VALUE_FACTOR = 16.0
@@ -92,10 +92,10 @@ def core_cases(
         yield maker.case("shared heads", 7, 7, groups=2)
         yield maker.case("one key/value head", 6, 6, groups=1, optional=True)
     elif maker.heads % 2 == 0 and maker.heads > 2 and maker.groups == maker.heads and not maker.joined:
-        yield maker.case(SHARED, 7, 7, groups=2, unpromised=True)  # no reshape can split 7 keys
-    yield from (maker.multiplied(*settings) for settings in EXTREME_QUERIES)
-    yield maker.sparse_integers("whole numbers", 7)
-    yield maker.multiplied("equal inputs", 7, 0.0)  # half precision holds 1/8 exactly, and rounds 1/7
+        yield maker.case(SHARED, 7, 7, groups=2, unpromised=True)  # 7 is prime, so no reshape can split the keys
+    yield from (maker.make_multiplied(*settings) for settings in EXTREME_QUERIES)
+    yield maker.make_sparse_integers("whole numbers", 7)
+    yield maker.make_multiplied("equal inputs", 7, 0.0)  # half precision holds 1/8 exactly, and rounds 1/7
     if not quick:
         yield from length_cases(maker, (19, 37, 67, LONGEST))
         yield from paired_cases(maker)
@@ -132,7 +132,7 @@ def layer_cases(request: Request, offer: Offer, quick: bool, inside: Inside | No
     yield from keyword_cases(maker)
     if inside is None and can_choose_logits(request):
         yield from hidden_logit_cases(maker)
-    yield from (maker.multiplied(*settings) for settings in EXTREME_INPUTS)
+    yield from (maker.make_multiplied(*settings) for settings in EXTREME_INPUTS)
     if not quick:
         yield from length_cases(maker, (19, 37, 67))
         yield from paired_cases(maker)
@@ -165,7 +165,7 @@ def keyword_cases(maker: Maker) -> Iterator[Case]:
     mask_types = {type(mask) for mask in request.masks}
     if offer.takes("mask") and Allowed not in mask_types:
         for rows, keys in ((8, 8), (6, 10)) if offer.core else ((8, 8),):
-            masks = (*request.masks, maker.draw_mask(rows, keys, request.pads))
+            masks = (*request.masks, maker.draw_mask(rows, keys, request.needs_first_key))
             yield maker.case("masks", rows, keys, masks=masks, optional=rows != keys)
         yield from individual_mask_cases(maker)
     if offer.takes("causal") and Causal not in mask_types:
@@ -184,7 +184,7 @@ def keyword_cases(maker: Maker) -> Iterator[Case]:
 
 
 def paired_cases(maker: Maker) -> Iterator[Case]:
-    """Yield a case for each two arguments that the function takes: code may drop one of them if it gets both."""
+    """Yield a case for each pair of arguments that the function takes: code may ignore one of them if it gets both."""
     request, offer = maker.request, maker.offer
     padding = Padding(UNPADDED[: maker.batch])
     masks = {"mask": maker.draw_mask(8, 8, shows_first_key=True), "causal": Causal(), "padding": padding,
@@ -250,7 +250,10 @@ def individual_mask_cases(maker: Maker) -> Iterator[Case]:
         return
     rows, keys = maker.fit_sizes(maker.request.masks, 7, 7)
     for name, mask_heads in zip(INDIVIDUAL_MASKS, sorted({1, maker.heads}), strict=False):
-        masks = [maker.draw_mask(rows, keys, maker.request.pads).values for _ in range(maker.examples * mask_heads)]
+        masks = [
+            maker.draw_mask(rows, keys, maker.request.needs_first_key).values
+            for _ in range(maker.examples * mask_heads)
+        ]
         allowed = Allowed(np.reshape(masks, (maker.examples, mask_heads, *np.shape(masks[0]))))
         yield maker.case(name, rows, keys, masks=(*maker.request.masks, allowed), batch=maker.examples, unpromised=True)
 
@@ -263,7 +266,7 @@ def hidden_logit_cases(maker: Maker) -> Iterator[Case]:
         yield with_largest_hidden(maker.case(name, 8, 8, masks=masks))
     if offer.takes("mask") and Allowed not in {type(mask) for mask in request.masks}:
         rows, keys = maker.fit_sizes(request.masks, 8, 8)
-        half_hidden = make_half_hidden_mask(maker.rng, rows, keys, request.pads)
+        half_hidden = make_half_hidden_mask(maker.rng, rows, keys, request.needs_first_key)
         yield with_largest_hidden(maker.case(name, 8, 8, masks=(*request.masks, half_hidden)))
 
 
@@ -276,7 +279,7 @@ def score_cases(maker: HeadsMaker) -> Iterator[Case]:
             scores = (*request.scores, rule)
             yield maker.case(role, 7, 7, scores=scores)
             if offer.takes("mask"):
-                masks = (*request.masks, maker.draw_mask(8, 8, request.pads))
+                masks = (*request.masks, maker.draw_mask(8, 8, request.needs_first_key))
                 yield maker.case(f"{role} with a mask", 8, 8, scores=scores, masks=masks, optional=True)
     if offer.takes("added") and Added not in score_types:
         added_scores = Added(maker.rng.standard_normal((maker.heads, 7, 7) if maker.heads > 1 else (7, 7)))
@@ -291,9 +294,9 @@ class Maker:
 
     `stream` makes the random numbers of heads and layers differ. `batch` is the number of examples in a case of heads.
 
-    `case` makes a case of `rows` queries and `keys` keys, or of other numbers if its rules fix them. `question` names
-    it in the report. `changes` replaces what is requested: `masks`, `scores`, `batch`, `size` (of a head), `heads`,
-    `groups` (key/value heads), `memory` (keys from another input) or `unpromised`.
+    `case` makes a case of `rows` queries and `keys` keys, unless its rules require other numbers. `question` names it
+    in the report. `changes` overrides the request: `masks`, `scores`, `batch`, `size` (of a head), `heads`, `groups`
+    (key/value heads), `memory` (keys from another input) or `unpromised`.
     """
 
     stream: int
@@ -315,7 +318,10 @@ class Maker:
         raise NotImplementedError
 
     def fit_sizes(self, masks: tuple[Mask, ...], rows: int, keys: int) -> tuple[int, int]:
-        """Return row and key counts that fit the rules: document masks and explicit arrays have fixed sizes."""
+        """Return these numbers of queries and keys, or others that the rules require.
+
+        Document masks and explicit arrays have fixed sizes.
+        """
         if self.request.few and 1 < max(rows, keys) <= MIDDLE:
             rows, keys = (9, 9) if rows == keys else (7, 11)
         for mask in masks:
@@ -329,11 +335,11 @@ class Maker:
         return rows, keys
 
     def draw_mask(self, rows: int, keys: int, shows_first_key: bool = False) -> Allowed:
-        """Return a random mask that shows each query at least one key and hides another from it.
+        """Return a random mask: each query sees at least one key, and another key is hidden from it.
 
-        With `shows_first_key`, the first key is never hidden. If the requested masks have a fixed size, this mask has
-        it too. For a function of q, k and v, each key is also visible to some query and hidden from another; in a
-        layer, the last query sees every key.
+        For a function of q, k and v, each key is also visible to one query and hidden from another. In a layer, the
+        last query sees every key. With `shows_first_key`, all queries see the first key. If the requested masks have a
+        fixed size, this mask has the same size.
         """
         rows, keys = self.fit_sizes(self.request.masks, rows, keys)
         is_visible = self.rng.random((rows, keys)) < 0.6
@@ -381,13 +387,13 @@ class HeadsMaker(Maker):
             question, recipe, Given(q * SPREAD, k * SPREAD, v), passes_scale, optional or unpromised, unpromised
         )
 
-    def multiplied(self, question: str, length: int, factor: float) -> Case:
+    def make_multiplied(self, question: str, length: int, factor: float) -> Case:
         """Return a case whose queries, which determine the logits, are multiplied by a factor."""
         case = self.case(question, length, length)
         assert case.given.q is not None
         return replace(case, given=replace(case.given, q=case.given.q * factor + 0.0))  # + 0.0 turns -0.0 into 0.0
 
-    def sparse_integers(self, question: str, length: int) -> Case:
+    def make_sparse_integers(self, question: str, length: int) -> Case:
         """Return a case of sparse small integers, which every dtype represents exactly."""
         case = self.case(question, length, length)
         q, k, v = (
@@ -454,10 +460,10 @@ class LayerMaker(Maker):
         """Return the memory: random if it is another input or has another width than x, else x itself or None."""
         if is_other or shape[-1] != x.shape[-1]:
             return self.rng.standard_normal(shape)
-        is_normed = self.inside is not None and self.inside.around is not None  # the memory may lack it
+        is_normed = self.inside is not None and self.inside.around is not None  # the layer may norm only x
         return x if is_normed and self.offer.takes("memory") else None
 
-    def multiplied(self, question: str, length: int, factor: float) -> Case:
+    def make_multiplied(self, question: str, length: int, factor: float) -> Case:
         """Return a case whose x is multiplied by a factor; 0 makes all tokens equal, because zeros may mean padding."""
         case = self.case(question, length, length, factor=factor or 1.0)
         assert case.given.x is not None
@@ -506,7 +512,7 @@ def make_halves(length: int, first: float, second: float) -> Array:
 
 
 def mark_tokens(case: Case, x: Array) -> Array:
-    """Put 1 into the first column of x, and into the second the logits divided by the scale and the head size."""
+    """Set the first column of x to 1, and the second to the wanted logits divided by the scale and the head size."""
     length, size = x.shape[1], case.given.arrays["W_q"].shape[1] // case.recipe.heads
     x = x * make_halves(length, 1.0, VALUE_FACTOR)
     x[..., 0], x[..., 1] = (
@@ -517,7 +523,7 @@ def mark_tokens(case: Case, x: Array) -> Array:
 
 
 def select_marked_columns(arrays: Arrays) -> dict[str, Array]:
-    """Return matrices by which all numbers of a query equal the first column of x, and those of a key the second."""
+    """Return matrices that copy the first column of x to all columns of q, and its second column to those of k."""
     chosen = {name: np.zeros_like(arrays[name]) for name in ("W_q", "W_k", "b_q", "b_k") if name in arrays}
     chosen["W_q"][0], chosen["W_k"][1] = 1.0, 1.0
     return dict(arrays) | chosen
@@ -526,7 +532,7 @@ def select_marked_columns(arrays: Arrays) -> dict[str, Array]:
 def make_half_hidden_mask(rng: np.random.Generator, rows: int, keys: int, shows_first_key: bool = False) -> Allowed:
     """Return a mask that hides the second half of the keys from every query, and part of the first half.
 
-    With `shows_first_key`, every query also sees the first key, and so still sees one if other masks are added.
+    With `shows_first_key`, every query also sees the first key, so that it sees at least one if other masks are added.
     """
     is_visible = rng.random((rows, keys)) < 0.6
     is_visible[:, keys // 2 :] = False

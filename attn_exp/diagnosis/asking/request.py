@@ -1,7 +1,7 @@
 """Requests: what a function should compute, in terms of the settings of a run.
 
-`parse_request(["mask=causal", "layout=bthd"])` composes a configuration from the settings of a run, as for a run, and
-returns a `Request` with its rules and with the settings in `HOW_CALLED`.
+`parse_request(["mask=causal", "layout=bthd"])` returns a `Request`. Settings in `HOW_CALLED`, such as the layout, say
+how to call the function. All others are composed as for a run, and give the rules of the expected computation.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from attn_exp import registry
 from attn_exp.arrays import Array
-from attn_exp.config.compose import composed
+from attn_exp.config.compose import compose_config
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError
 from attn_exp.experiment.library_conventions import convention
@@ -45,12 +45,13 @@ class Request:
 
     What to compute:
 
-    - `align`: whether the first query is at the first key, or the last query at the last key.
+    - `align`: which query and key have the same position: the first ones ("top_left"), the last ones ("bottom_right"),
+      or the last query and the last key that is not padding ("before_filler").
     - `blocks`: True in a mask means hidden.
-    - `empty`: the output of a query that sees no key, such as "nan", or "any".
+    - `empty`: the output for a query that sees no key, such as "nan"; "any" accepts every output.
     - `tiled`: query head `h` uses key/value head `h % groups`.
-    - `caps_last`: softcap comes after the mask.
-    - `leaks`: the user named a library; the library's own attention lets NaN at masked positions through.
+    - `caps_last`: the softcap is applied after the mask.
+    - `leaks`: the user named a library. Its own attention lets NaN at masked positions reach the output.
     - `digits`: significant bits of the softmax dtype.
     - `head`, `kv_head`: the numbers of heads; None if the user did not set them.
     - `size`: the only head size that a module accepts, if it was built from its class; else 0.
@@ -59,11 +60,11 @@ class Request:
 
     - `layout`, `takes` (an array library), `dtype`: "" if the check must find them.
     - `device`: where PyTorch puts the arrays.
-    - `few`: use few different sizes.
+    - `few`: use only a few different sizes, because the function is compiled for each.
 
     How to report:
 
-    - `typed`: the settings that the user wrote. `as_typed`: assume no other settings.
+    - `typed`: the settings that the user wrote. `as_typed`: do not try any others.
     - `ignore`: arguments that need not be verified.
     - `tell`: called with a description of each call before it is made.
     """
@@ -106,8 +107,8 @@ class Request:
         return 0 if self.align == "top_left" else key_count - rows
 
     @property
-    def pads(self) -> bool:
-        """Whether a mask may leave a query only the first keys; other masks must then not hide the first key."""
+    def needs_first_key(self) -> bool:
+        """Whether added masks must leave the first key visible, because a requested mask may hide all later ones."""
         return any(isinstance(mask, Padding | Filler | Prefix) for mask in self.masks)
 
     @property
@@ -121,7 +122,7 @@ class Request:
 
     @property
     def batch(self) -> int:
-        """The number of examples in a batch, if a padding mask lists one length for each, else 1 or 0."""
+        """The number of lengths in a padding mask, one for each example; 0 without such a mask."""
         return max((int(np.size(getattr(mask, "lengths", ()))) for mask in self.masks), default=0)
 
     @property
@@ -192,23 +193,23 @@ def parse_request(words: Sequence[str]) -> Request:
 def compose_settings(words: Sequence[str]) -> Config:
     """Compose the configuration from arguments; cache it unless plugins, the environment or files can change it.
 
-    Composing takes half as long as a whole check.
+    Without the cache, a check would take half as long again.
     """
-    is_open = registry.OUTSIDE or any("${" in word or "hydra" in word for word in words)
-    return composed(words, []) if is_open else compose_once(tuple(words))
+    can_change = registry.OUTSIDE or any("${" in word or "hydra" in word for word in words)
+    return compose_config(words, []) if can_change else compose_once(tuple(words))
 
 
 @lru_cache(maxsize=64)
 def compose_once(words: tuple[str, ...]) -> Config:
-    return composed(words, [])
+    return compose_config(words, [])
 
 
-# Padding: a check chooses its own lengths, so the requested pattern repeats
+# Padding: a check uses sequences of its own lengths, so the user's pattern is repeated
 
 
 @dataclass(frozen=True)
 class Filler(Mask):
-    """A padding mask from the user, repeated for any length: every query sees key `j` iff `kept[j % len(kept)]`."""
+    """The user's padding mask, repeated for any number of keys: every query sees key `j` iff `kept[j % len(kept)]`."""
 
     kept: tuple[bool, ...]
 
@@ -223,7 +224,8 @@ class Filler(Mask):
 class Gap(Padding):
     """Padding in the middle: every query sees all keys except the one at `lengths[b]`.
 
-    It is used with causal masks, which already hide padding at the end from all queries before it.
+    It replaces padding at the end if attention is causal: a causal mask already hides the end from all earlier queries,
+    so padding there would test little.
     """
 
     def unpadded(self, keys: int) -> int:
@@ -244,11 +246,11 @@ def token_names(config: Config) -> Sequence[str]:
 
 
 def repeat_pattern(mask: Mask) -> Mask:
-    """Turn a mask that lists key positions into one that repeats the list for any number of keys."""
+    """Return a `Filler` for a mask that lists the visible keys; return any other mask unchanged."""
     if isinstance(mask, AnyOf):
         return replace(mask, masks=tuple(map(repeat_pattern, mask.masks)))
     if not isinstance(mask, Holes) or not mask.kept:
         return mask
-    # the pattern starts at a visible key, because a single token must see itself
+    # rotate the pattern so that it starts with a visible key: if there is only one token, it must see itself
     first_visible = mask.kept.index(True) if any(mask.kept) else 0
     return Filler((*mask.kept[first_visible:], *mask.kept[:first_visible]))

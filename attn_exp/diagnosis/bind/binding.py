@@ -48,7 +48,7 @@ from attn_exp.diagnosis.bind.layer import (
 )
 from attn_exp.diagnosis.bind.sizes import Sizes, fields_of, settings_of, sizes_of_layer, sizes_to_try
 from attn_exp.errors import UncalledError, UserError
-from attn_exp.own_code import OwnFunction, error_line, held
+from attn_exp.own_code import OwnFunction, error_line, guard_process
 
 MOST_CALLS = 16
 """Maximum number of calls of one layer without further optional arguments."""
@@ -284,7 +284,7 @@ def try_call(
     fixed_sizes = {**sizes, "t": tokens} if tokens else sizes
     rng = np.random.default_rng(request.seed)
     example = {role: rng.standard_normal(shape_of(letters, fixed_sizes, role)) for role, letters in axes.items()}
-    with held(), warnings.catch_warnings(action="ignore"):
+    with guard_process(), warnings.catch_warnings(action="ignore"):
         output = call({role: convert(array) for role, array in example.items()}, {})
         if set(arguments.required) & set(MASKS) and all(map(is_nan, collect_arrays(output).values())):
             raise ValueError("the answer is NaN")  # every key is hidden

@@ -30,7 +30,7 @@ from attn_exp.diagnosis.bind.sizes import (
     value_of,
 )
 from attn_exp.errors import UncalledError
-from attn_exp.own_code import error_line, held
+from attn_exp.own_code import error_line, guard_process
 
 UNKNOWN = "whose meaning is not known"
 """The end of error messages that name a required setting."""
@@ -226,7 +226,7 @@ def run_foreign(make: Callable[[], Any], failure: str) -> Any:
         UncalledError: the code raised an error.
     """
     try:
-        with held(), warnings.catch_warnings(action="ignore"):
+        with guard_process(), warnings.catch_warnings(action="ignore"):
             return make()
     except Exception as error:
         raise UncalledError(f"{failure}: {error_line(error)}") from error

@@ -32,7 +32,7 @@ from attn_exp.diagnosis.asking.offer import setup_of
 from attn_exp.diagnosis.calling.call import Caller
 from attn_exp.errors import first_line
 from attn_exp.experiment.verdict import ABSENT, BROKEN, HELD, REMARK, Finding
-from attn_exp.own_code import held
+from attn_exp.own_code import guard_process
 from attn_exp.rules.masks.array import Allowed
 from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.masks.padding import Padding
@@ -219,7 +219,7 @@ def check_threads(caller: Caller, case: Case, digits: int) -> Found:
 def check_answer_kept(caller: Caller, case: Case, _digits: int) -> Found:
     question = "an earlier answer is kept"
     try:
-        with held():
+        with guard_process():
             returned = caller.call(caller.arguments(case))
             before = caller.read(returned, case).output
             for _ in range(LATER_CALLS):
@@ -303,7 +303,7 @@ def gradients(caller: Caller, case: Case, digits: int) -> Found:
     if caller.library.name != "torch" or digits < DIGITS["float64"]:
         return Finding(question, ABSENT), ""
     try:
-        with held(), module_of("torch").random.fork_rng(devices=[]):
+        with guard_process(), module_of("torch").random.fork_rng(devices=[]):
             are_right = are_gradients_right(caller, case)
     except Exception as error:
         return Finding(question, REMARK, f"none: {first_line(error)}"[:100]), ""

@@ -38,7 +38,7 @@ from attn_exp.diagnosis.asking.questions import Inside
 from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.bind.sizes import letter_of
 from attn_exp.errors import UserError
-from attn_exp.own_code import LeftError, error_line, held
+from attn_exp.own_code import LeftError, error_line, guard_process
 
 ATTRIBUTES_OF_HEADS = (
     "dk", "headdim", "headsize", "dimhead", "dhead", "dimkey", "keydim", "dimk", "depth",
@@ -137,7 +137,7 @@ class Caller:
 
     def answer(self, arguments: Mapping[str, Any], case: Case) -> Answer:
         try:
-            with held(), np.errstate(all="ignore"):  # per thread; overflow shows in the output
+            with guard_process(), np.errstate(all="ignore"):  # per thread; overflow shows in the output
                 arrays, dtype = self.numbers(self.call(arguments), case)
         except (NoNumbersError, LeftError) as error:
             return Answer(None, error=str(error))
@@ -178,7 +178,7 @@ class Caller:
             return False
         if names_parameter(str(error), requested):
             return True
-        with suppress(Exception), held():
+        with suppress(Exception), guard_process():
             return isinstance(error, ValueError | AssertionError) and bool(collect_arrays(self.call(required)))
         return False
 
@@ -209,7 +209,7 @@ class Caller:
 
     def returned(self, case: Case) -> dict[str, Array]:
         try:
-            with held(), np.errstate(all="ignore"):
+            with guard_process(), np.errstate(all="ignore"):
                 return read_outputs(self.call(self.arguments(case)), self.library, MOST_NUMBERS * 4)[0]
         except (Exception, LeftError):
             return {}

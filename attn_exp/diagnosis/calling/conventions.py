@@ -332,7 +332,7 @@ def hide(setup: Any, logits: Any, allowed: Any) -> Any:
 
 def of_keys_alone(caller: Caller, function: Bound, change: Change | None = None) -> Ways:
     """Return the ways to pass the mask argument as a padding mask."""
-    keyed = replace(caller, offer=caller.offer.of_keys_alone())
+    keyed = replace(caller, offer=caller.offer.as_padding())
     case = None if caller.offer.takes("padding") else find_case(keyed, function, "padding", change)
     if case is None:
         return []

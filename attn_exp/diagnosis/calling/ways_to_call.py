@@ -132,7 +132,7 @@ def with_other_masks(first: Tried) -> Iterator[Tried]:
     others += [masking.like(usual) for masking in formats]
     callers = [replace(first.caller, **{role: masking}) for masking in others]
     if role == "masking" and needs_mask(first.caller.offer):
-        of_keys = replace(first.caller, offer=first.caller.offer.of_keys_alone())
+        of_keys = replace(first.caller, offer=first.caller.offer.as_padding())
         callers += [replace(of_keys, padding=padding) for padding in PADDINGS]
     yield from (
         replace(first, caller=caller, answer=caller(first.case)) for caller in callers if caller != first.caller

@@ -27,7 +27,7 @@ from attn_exp.problem.problem import Problem
 
 KEYED = ("scores", "logits", "capped", "masked", "weights")
 """Stages with a column for each key."""
-TURNED = "rows and columns swapped"
+TRANSPOSED = "rows and columns swapped"
 """The note on a box whose numbers were transposed."""
 AS_GOOD_AS_MINUS_INFINITY = -1e4
 """A number this low counts as -inf, because many write it for a hidden key."""
@@ -48,8 +48,8 @@ class Box:
       tolerance 0.005 and the own tolerance 0.05.
     - `names`: the row names and the column names.
     - `note`: describes how an ambiguous input was read.
-    - `roundings`: how far each number may have been rounded before later boxes used it, 0 where it is exactly right;
-      None if that is `tolerances`.
+    - `roundings`: the rounding error that later boxes may inherit from each number, 0 where it is exactly right; None
+      means `tolerances`.
     """
 
     stage: str
@@ -77,7 +77,7 @@ class Box:
         return f"{share}, read as {self.note}" if self.note else share
 
     def misses(self, array: Array | None, widening: Array | float = 0.0) -> Array:
-        """Return a mask of the given cells that differ from these numbers by more than rounding."""
+        """Return a mask of the given cells that differ from these numbers by more than tolerance and `widening`."""
         if array is None or array.shape != self.values.shape:
             return self.given
         with np.errstate(invalid="ignore"):
@@ -108,8 +108,9 @@ class Box:
 def make_box(stage: str, cells: Cells, whole: Array, problem: Problem) -> Box:
     """Place the given numbers of a stage in the full array `[h t s]`, `[h t d]` or `[t m]`.
 
-    With several heads, a matrix is the first head, or all heads stacked vertically. Numbers that fit only when
-    transposed are transposed. If rows or columns are missing, the given ones are the first, unless they are named.
+    If there are several heads, a matrix contains the first head, or all heads stacked vertically. Numbers that fit only
+    when transposed are transposed. If rows or columns are missing, names say which ones are given; without names, they
+    are the first ones.
 
     Raises:
         UserError: there are too many numbers, or a name is not a token.
@@ -122,7 +123,7 @@ def make_box(stage: str, cells: Cells, whole: Array, problem: Problem) -> Box:
         cells = Cells(
             cells.values.T, cells.tolerances.T, cells.own_tolerances.T, cells.columns, cells.rows, cells.dtype_error
         )
-        notes.append(TURNED)
+        notes.append(TRANSPOSED)
     given = cells.values
     if not fits_into(given.shape, shape):
         per_head = f" for each of {shape[0]} heads" if shape[0] > 1 else ""
@@ -159,9 +160,10 @@ def fits_into(shape: Shape, full_shape: Shape) -> bool:
 def place_cells(
     stage: str, numbers: Array, shape: Shape, cells: Cells, names: tuple[tuple[str, ...], tuple[str, ...]]
 ) -> Array:
-    """Write numbers into an array of NaN: numbers of all heads, all heads stacked, or only the first head.
+    """Return an array `[h r c]` with these numbers in their places, and NaN everywhere else.
 
-    `numbers` are the values or the tolerances of `cells`. Row and column names of `cells` may say where they belong.
+    `numbers` are the values or the tolerances of `cells`: of all heads, of all heads stacked, or of the first head.
+    `names` are the row and column names of the full array.
     """
     full = np.full(shape, np.nan)
     if numbers.ndim == 3:
@@ -180,7 +182,7 @@ def place_cells(
 
 
 def find_indices(names: tuple[str, ...], tokens: tuple[str, ...], count: int, label: str) -> list[int]:
-    """Return the index of each named row or column among the tokens; the first `count` indices if none is a token.
+    """Return the index of each named row or column among the tokens; if no name is a token, return 0 to `count - 1`.
 
     Raises:
         UserError: only some of the names are tokens, or a name occurs too often.
@@ -205,7 +207,7 @@ def find_indices(names: tuple[str, ...], tokens: tuple[str, ...], count: int, la
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Numbers as the user gave them, NaN where a cell was left out, with row and column names if there are any.
+    """Numbers in the shape in which the user gave them, NaN where a cell was left out, with row and column names.
 
     - `tolerances`: half a unit of the last decimal, if all numbers have as many decimals as the one with most.
     - `own_tolerances`: half a unit of the last decimal that each number itself has.
@@ -318,7 +320,7 @@ def read_file(path: Path, key: str) -> Cells:
             if array.dtype.kind not in "iuf":
                 raise UserError(f"{key}={path}: expected an array of real numbers")
             return read_array(array, key)
-        text = machine.decoded(machine.read(path)).removeprefix("\ufeff")
+        text = machine.decode_text(machine.read(path)).removeprefix("\ufeff")
         stripped = strip_wrapper(text).strip()
         return parse_cells(parse_lists(stripped, key), key) if PASTED.match(stripped) else read_table(text, key)
     except UserError:

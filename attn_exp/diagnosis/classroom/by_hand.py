@@ -24,7 +24,7 @@ import numpy as np
 
 from attn_exp import mistakes
 from attn_exp.arrays import Array, Arrays
-from attn_exp.diagnosis.classroom.boxes import TURNED, Box
+from attn_exp.diagnosis.classroom.boxes import TRANSPOSED, Box
 from attn_exp.diagnosis.classroom.numbers import Prediction, case_of, count_bits
 from attn_exp.diagnosis.classroom.worksheet import (
     FEW,
@@ -178,10 +178,10 @@ class Judge:
         return Judged(wrong_cells, follows, tuple(remarks), expected)
 
     def find_wrong_cells(self, index: int, box: Box) -> Array:
-        """Return a mask of the cells that are not right and do not follow from earlier boxes, written or corrected."""
+        """Return a mask of the cells that are not right, nor follow from earlier boxes as written or as corrected."""
         is_wrong = box.misses(get_stage(self.exact, box))
         for earlier_boxes in (self.graded, self.corrected):
-            if is_wrong.any() and (index or self.sheet.open):
+            if is_wrong.any() and (index or self.sheet.uses_scratch):
                 is_wrong = is_wrong & find_unfollowed(
                     replace(self.sheet, boxes=(*earlier_boxes[:index], box)), self.sheet.right, index
                 )
@@ -202,7 +202,7 @@ class Judge:
             )
             if (adjusted := widen_rows_of_one(box)) is not None:
                 yield "adjusted slightly, so that the written weights sum to 1", adjusted
-        transposed = transpose_box(box) if TURNED not in box.note else None
+        transposed = transpose_box(box) if TRANSPOSED not in box.note else None
         if transposed is not None and box.values.shape[-1] == box.values.shape[-2]:
             yield "the box has rows and columns swapped", transposed
         without_zeros = replace(box, own_tolerances=find_own_tolerances(box.values))  # as if 0.50 were written 0.5
@@ -267,15 +267,16 @@ class Judge:
         return None
 
     def find_mistake_in(self, index: int, box: Box, cells: Array) -> PossibleMistake | None:
-        """Return the first mistake that explains these cells, or in q, k or v the one that fits all three best.
+        """Return the first mistake that explains these cells; for q, k and v, the one that fits all three best.
 
-        In the last box, no later box can decide between two mistakes: if a second one explains the cells, both are
-        joined by "or".
+        In the last box, no later box can decide between two mistakes. If a second one explains the cells too, both are
+        returned, joined by "or".
         """
         fitting = [
             mistake
             for mistake in self.list_possible_at(index)
-            if (left := self.find_unexplained(mistake, index, box)) is not None and not (left & cells).any()
+            if (unexplained := self.find_unexplained(mistake, index, box)) is not None
+            and not (unexplained & cells).any()
         ]
         if box.stage in "qkv" or not fitting:
             return min(fitting, key=self.count_missed_sides, default=None)
@@ -286,10 +287,10 @@ class Judge:
         return replace(first, name=f"{first.name} or {other.name}", says=f"{first.says} Or: {other.says}")
 
     def measure_information(self, box: Box, is_wrong: Array) -> float:
-        """Return the information in the given cells of a box, in bits.
+        """Return the information in the given cells of a box, in bits: the larger of two measures.
 
-        It is the larger of two measures: by how much the known mistakes would change these numbers, and how many
-        numbers within the range of the right ones could be in the wrong cells.
+        The first is how much the known mistakes would change these numbers. The second is how many different numbers,
+        within the range of the right ones, could be in the wrong cells.
         """
         exact = get_stage(self.exact, box)
         finite = np.zeros(1) if exact is None else exact[np.isfinite(exact)]
@@ -300,7 +301,7 @@ class Judge:
         )
 
     def count_missed_sides(self, mistake: PossibleMistake) -> int:
-        """Count the numbers of q, k and v that a mistake does not reproduce; the likeliest mistake has the fewest."""
+        """Count the numbers of q, k and v that a mistake does not reproduce; fewer make the mistake likelier."""
         computed = run_recipe(self.sheet, mistake.recipe)
         return sum(int(box.misses(get_stage(computed, box)).sum()) for box in self.sheet.boxes if box.stage in "qkv")
 
@@ -331,7 +332,7 @@ class Judge:
                 return None
         return (
             find_unfollowed(replace(self.sheet, boxes=(*earlier, box)), mistake.recipe, len(earlier))
-            if earlier or self.sheet.open
+            if earlier or self.sheet.uses_scratch
             else box.misses(predicted)
         )
 
@@ -499,7 +500,7 @@ def broadcast_like(values: Array, other: Any) -> Array:
 
 
 def mark_exact(box: Box, exact: Stages) -> Box:
-    """Return a box in which exactly right numbers count as unrounded when later boxes are computed from them."""
+    """Return the box with its `roundings`: 0 for exactly right numbers, the tolerance for all others."""
     exact_array = get_stage(exact, box)
     if exact_array is None or exact_array.shape != box.values.shape:
         return replace(box, roundings=None)
@@ -517,7 +518,7 @@ def describe_rounding(decimals: int, required: int) -> str:
 
 
 def widen_rows_of_one(box: Box) -> Box | None:
-    """Widen the tolerance of rows of weights that sum to exactly 1: one number may have been adjusted for that.
+    """Widen the tolerance of rows of weights that sum to exactly 1, where one number may have been adjusted.
 
     Return None if no row sums to 1 as written.
     """
@@ -536,9 +537,9 @@ def count_decimals(boxes: Sequence[Box]) -> int:
 
 
 def find_own_tolerances(values: Array) -> Array:
-    """Return half a unit of the last nonzero decimal of each number, at most the sixth.
+    """Return half a unit of the last nonzero decimal of each number; at most six decimals count.
 
-    It stands for the precision of numbers if it is unknown how they were written.
+    This is the assumed precision if it is unknown with how many decimals a number was written.
     """
     tolerances = np.full(values.shape, 0.5)
     with np.errstate(invalid="ignore"):
@@ -555,7 +556,7 @@ def with_tolerance(box: Box, decimals: int) -> Box:
 
 
 def undo_truncation(box: Box) -> Box:
-    """Convert a box of truncated numbers to rounded ones: each is moved to the middle of its possible range."""
+    """Move each truncated number to the middle of its possible range, as if it had been rounded."""
     with np.errstate(invalid="ignore"):
         middle = box.values + np.sign(box.values) * box.tolerances
         tolerances = np.where(box.values == 0, 2 * box.tolerances, box.tolerances)
@@ -564,7 +565,7 @@ def undo_truncation(box: Box) -> Box:
 
 
 def find_coarser(sheet: Sheet, digits: int) -> tuple[str, Sheet] | None:
-    """If the numbers of a sheet have fewer decimals than required, return a remark and a sheet of that lower precision.
+    """Return a remark, and the sheet with lower precision, if its numbers have fewer decimals than required.
 
     Return None if they have enough decimals, or none at all.
     """

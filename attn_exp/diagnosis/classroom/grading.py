@@ -154,7 +154,7 @@ def find_cell_states(blank: Blank, sheet: Sheet, judged: Judged, unreadable: Arr
 
 
 def fill_sheet(paper: Paper, boxes: tuple[Box, ...]) -> Sheet:
-    """Return the sheet with a student's boxes; the numbers of empty boxes are assumed to be written elsewhere."""
+    """Return the sheet with a student's boxes; the student is assumed to have the numbers of empty boxes elsewhere."""
     empty = {blank.stage for blank in paper.blanks} - {box.stage for box in boxes if box.given.any()}
     return replace(paper.sheet, boxes=boxes, scratch=(*(paper.sheet.scratch or ()), *sorted(empty)))
 
@@ -205,9 +205,9 @@ def judge(paper: Paper, sheet: Sheet) -> Judged:
     remark_text, sheet_to_grade = find_coarser(sheet, paper.digits) or ("", sheet)
     notation = (Remark("", WRITTEN, remark_text),) if remark_text else ()
     plain_judge = Judge(sheet_to_grade, paper.exact, paper.catalogue, paper.digits, without_remarks=True)
-    whole = Numbers(sheet_to_grade, lambda: paper.catalogue, kind="sheet").one_mistake()
-    if whole is not None:
-        return replace(plain_judge.grade(), remarks=(*notation, *describe_mistakes(paper, sheet_to_grade, whole.names)))
+    found = Numbers(sheet_to_grade, lambda: paper.catalogue, kind="sheet").explain_by_mistake()
+    if found is not None:
+        return replace(plain_judge.grade(), remarks=(*notation, *describe_mistakes(paper, sheet_to_grade, found.names)))
     boxwise = Judge(sheet_to_grade, paper.exact, paper.catalogue, paper.digits).grade()
     boxwise = replace(boxwise, remarks=(*notation, *boxwise.remarks))
     if all(remark.kind != UNKNOWN for remark in boxwise.remarks):
@@ -222,7 +222,7 @@ def grade_all_right(sheet: Sheet, *remarks: Remark) -> Judged:
 
 
 def list_notations(sheet: Sheet, digits: int) -> Iterator[tuple[Remark, Sheet]]:
-    """Yield the sheet with its numbers read in other ways, each with the remark to make if they are right that way."""
+    """Yield the sheet with its numbers read in other ways, and the remark to make if the numbers are right that way."""
     coarse = find_coarser(sheet, digits)
     if coarse is not None:
         yield Remark("", WRITTEN, coarse[0]), coarse[1]

@@ -85,7 +85,7 @@ def candidates_of(sheet: Sheet) -> list[Candidate]:
 
 
 def catalogue(sheet: Sheet) -> list[Prediction]:
-    """Compute what every mistake would produce for a sheet, whatever numbers are in its boxes.
+    """Compute what every mistake would produce for the problem of a sheet; the numbers in its boxes play no part.
 
     Raises:
         UserError: the results would not fit in memory.
@@ -103,7 +103,7 @@ def catalogue(sheet: Sheet) -> list[Prediction]:
 
 @dataclass(frozen=True, eq=False)
 class Numbers:
-    """A sheet with numbers, and the explanations to try: the methods that return an `Explained`, or None if one fails.
+    """A sheet with numbers, and the explanations to try: the methods `explain_...`, which return None if they fail.
 
     - `catalogue`: returns what every mistake would produce.
     - `kind`: `sheet` for answers to a worksheet, whose layout is known; `numbers` for any other numbers.
@@ -123,11 +123,13 @@ class Numbers:
         return True
 
     def views(self, first: bool) -> Iterator[Numbers]:
-        """Yield these numbers read in each way on which an explanation is tried; `first`: it has the first priority.
+        """Yield these numbers, read in each way in which an explanation is tried.
 
-        - A worksheet is read as filled in and, for the first priority only, transposed.
-        - Other numbers are read as written and transposed, with the tolerances of their own digits (`lenient`). For the
-          first priority, they are also read with the tolerances of the most precise number.
+        `first` means that the explanation has the first priority. Such explanations are tried in more ways:
+
+        - A worksheet is read as filled in. For the first priority, it is also read transposed.
+        - Any other numbers are read as written and transposed, each number as precise as its own digits (`lenient`).
+          For the first priority, they are also read as if all had the precision of the most precise one.
         """
         if self.kind == "sheet":
             sheets = self.layouts if first else self.layouts[:1]
@@ -144,25 +146,25 @@ class Numbers:
 
     @cached_property
     def lenient(self) -> dict[Sheet, Sheet]:
-        """Each layout, with the same sheet if each number is only as precise as its own digits: 0.5 is 0.45 to 0.55."""
+        """For each layout, the same sheet with each number only as precise as its own digits: 0.5 is 0.45 to 0.55."""
         return {layout: with_own_tolerances(layout) for layout in self.layouts}
 
-    def as_requested(self) -> Explained | None:
+    def explain_as_right(self) -> Explained | None:
         is_right = agrees(self.sheet, self.sheet.right)
         return Explained(reading=Reading(self.sheet, self.sheet.right, "")) if is_right else None
 
-    def written_otherwise(self) -> Explained | None:
+    def explain_by_notation(self) -> Explained | None:
         reading = next(
             (reading for reading in other_readings(self.sheet) if agrees(reading.sheet, reading.recipe)), None
         )
         return None if reading is None else Explained(reading=reading)
 
-    def one_mistake(self) -> Explained | None:
+    def explain_by_mistake(self) -> Explained | None:
         return choose_best(
             [one.candidate for one in self.catalogue() if reproduces(self.sheet, one.recipe, one.stages)]
         )
 
-    def setting_that_fits(self) -> Explained | None:
+    def explain_by_setting(self) -> Explained | None:
         """Return another variant of the run that reproduces the numbers, or else the first setting that does."""
         sheet, problem = self.sheet, self.sheet.problem
         for name, settled in self.variants.items():
@@ -180,11 +182,11 @@ class Numbers:
         words = next((words for words, recipe in candidates if agrees(sheet, recipe)), "")
         return Explained(setting=words) if words else None
 
-    def slipped(self) -> Explained | None:
+    def explain_by_slips(self) -> Explained | None:
         slips = list_slips(self.sheet)
         return Explained(slips=tuple(slips)) if are_slips(slips) else None
 
-    def mistake_and_slip(self) -> Explained | None:
+    def explain_by_mistake_and_slip(self) -> Explained | None:
         """Return a mistake that explains all numbers but one, if the others are enough to identify it."""
         slips = [(prediction.candidate, find_only_slip(self.sheet, prediction)) for prediction in self.list_distinct()]
         found = choose_best([candidate for candidate, slip in slips if slip is not None])
@@ -194,7 +196,7 @@ class Numbers:
         box_without_slip = replace(slip.box, values=np.where(slip.cells, np.nan, slip.box.values))
         boxes = tuple(box_without_slip if box is slip.box else box for box in self.sheet.boxes)
         without_slip = replace(self, sheet=replace(self.sheet, boxes=boxes))
-        # with each mistake, the slip could be in any cell
+        # any mistake could come with a slip in any cell
         tried = len(self.catalogue()) * sum(int(box.given.sum()) for box in self.sheet.boxes)
         return None if without_slip.has_too_little_information(tried) else replace(found, slip=slip)
 
@@ -227,26 +229,26 @@ class Numbers:
 
 
 OF_NUMBERS = (
-    Explanation(Numbers.as_requested),
-    Explanation(Numbers.written_otherwise),
-    Explanation(Numbers.one_mistake),
-    Explanation(Numbers.setting_that_fits, turn=2),
-    Explanation(Numbers.slipped, turn=3),
-    Explanation(Numbers.mistake_and_slip, turn=5),
+    Explanation(Numbers.explain_as_right),
+    Explanation(Numbers.explain_by_notation),
+    Explanation(Numbers.explain_by_mistake),
+    Explanation(Numbers.explain_by_setting, turn=2),
+    Explanation(Numbers.explain_by_slips, turn=3),
+    Explanation(Numbers.explain_by_mistake_and_slip, turn=5),
 )
 """Explanations for any numbers; those with a smaller `turn` are preferred."""
 OF_SHEETS = (
-    Explanation(Numbers.as_requested),
-    Explanation(Numbers.one_mistake),
-    Explanation(Numbers.slipped, turn=2),
-    Explanation(Numbers.setting_that_fits, turn=3),
-    Explanation(Numbers.mistake_and_slip, turn=4),
+    Explanation(Numbers.explain_as_right),
+    Explanation(Numbers.explain_by_mistake),
+    Explanation(Numbers.explain_by_slips, turn=2),
+    Explanation(Numbers.explain_by_setting, turn=3),
+    Explanation(Numbers.explain_by_mistake_and_slip, turn=4),
 )
 """Explanations for worksheets; slips come before other settings, which are unlikely on a worksheet."""
 
 
 def count_bits(box: Box, predictions: Sequence[Prediction]) -> float:
-    """Return how many bits of information the given cells contain: more, the more these predictions differ there."""
+    """Return how many bits of information the given cells contain; they grow with the spread of the predictions."""
     arrays = [get_stage(prediction.stages, box) for prediction in predictions]
     possible = [array for array in arrays if array is not None and array.shape == box.values.shape]
     if not possible:
@@ -258,7 +260,7 @@ def count_bits(box: Box, predictions: Sequence[Prediction]) -> float:
 
 def find_only_slip(sheet: Sheet, prediction: Prediction) -> Slip | None:
     """Return the only cell that differs from a candidate's numbers; None if none or several differ."""
-    if not sheet.open and sheet.boxes[0].misses(get_stage(prediction.stages, sheet.boxes[0])).sum() > 1:
+    if not sheet.uses_scratch and sheet.boxes[0].misses(get_stage(prediction.stages, sheet.boxes[0])).sum() > 1:
         return None
     only = None
     for slip in find_slips(sheet, prediction.recipe, prediction.stages):

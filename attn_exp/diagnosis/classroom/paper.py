@@ -43,11 +43,11 @@ COMMON_MISTAKES = tuple(
     mask_after_softmax heads_not_transposed single_head no_bias projection_transposed no_output_projection
     """.split()
 )
-"""The most common mistakes; a sheet whose numbers hide one of them is redrawn."""
+"""The most common mistakes; if one of them would not change a sheet's numbers, other numbers are drawn."""
 LARGEST_WEIGHT = 0.97
 """A softmax with a larger weight on one key is saturated, and hides mistakes made before it."""
 MAX_DRAWS = 60
-"""How often a student's numbers are drawn at most."""
+"""Maximum number of times that numbers are drawn for one student."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +83,7 @@ class Paper:
     def added(self) -> Array | None:
         """The additive mask and bias on the logits `[h t s]`, -inf where masked; None if there is none.
 
-        They are the masked logits of the sheet computed with zeros in place of its logits.
+        To get them, the sheet is computed with zeros in place of its logits.
         """
         rules = self.sheet.settled.rules
         has_bias = any(type(rule).bias is not Score.bias for rule in rules.scores)
@@ -102,7 +102,7 @@ class Paper:
 
     @property
     def extra(self) -> list[float]:
-        """An extra logit per head in the denominator of the softmax; empty if there is none."""
+        """The extra logit of each head in the denominator of the softmax; empty if there is none."""
         settled = self.sheet.settled
         rules = [rule for rule in settled.rules.scores if type(rule).extra is not Score.extra]
         extras = [[float(rule.extra(head)) for head in range(settled.head)] for rule in rules]
@@ -296,9 +296,9 @@ class PredictedMistake:
 
 
 def predict_mistakes(paper: Paper) -> Iterator[PredictedMistake]:
-    """Yield the result of each mistake that a student can make here, one per name.
+    """Yield the result of each mistake that a student can make here.
 
-    If the catalogue has several versions of a mistake, the first one that changes a box counts.
+    The catalogue has several versions of some mistakes; only the first version that changes a box is yielded.
     """
     case, names_seen = case_of(paper.sheet), set[str]()
     for candidate in candidates_of(paper.sheet):
@@ -313,14 +313,14 @@ def predict_mistakes(paper: Paper) -> Iterator[PredictedMistake]:
 
 
 def can_be_made(paper: Paper, predicted: Stages) -> bool:
-    """Return whether a student can make this mistake on the sheet: it must not change a q, k or v that is given."""
+    """Return whether a student can make this mistake on the sheet: it must not change q, k or v if they are given."""
     box_stages = {blank.stage for blank in paper.blanks}
     given_sides = [side for side in "qkv" if side in paper.exact and side in predicted and side not in box_stages]
     return not any(differs_as_written(predicted[side], paper.exact[side], paper.digits) for side in given_sides)
 
 
 def find_first_changed(paper: Paper, predicted: Stages) -> str | None:
-    """Return the stage of the first box that a mistake changes, or leaves out; None if there is none."""
+    """Return the stage of the first box that a mistake changes or leaves out; None if there is no such box."""
     changed = (
         blank.stage
         for blank in paper.blanks
@@ -349,7 +349,7 @@ def find_possible_mistakes(paper: Paper) -> frozenset[str]:
 def find_flaws(paper: Paper, must_show: frozenset[str]) -> Iterator[str]:
     """Yield the reasons why small numbers make a poor exercise, such as a common mistake that never shows."""
     x, weights, scores = paper.sheet.problem.x, paper.exact["weights"], paper.exact["scores"]
-    # equal tokens are a flaw if they are easy to avoid: if half of the nonzero vectors of 0, 1 and 2 are enough
+    # equal tokens are a flaw only if there are at least twice as many nonzero vectors of 0, 1 and 2 as tokens
     if x is not None and len(np.unique(x, axis=0)) < len(x) <= (3 ** x.shape[1] - 1) // 2:
         yield "two tokens are the same"
     visible = {mistake.name for mistake in predict_mistakes(paper)}
@@ -379,10 +379,10 @@ def draw_numbers(
 ) -> tuple[StudentNumbers, Paper]:
     """Draw a student's numbers, and return them with their sheet.
 
-    x consists of 0, 1 and 2, the matrices of -1, 0 and 1; `compose` turns such numbers into a sheet. They are redrawn,
-    at most `MAX_DRAWS` times, while the sheet has flaws or is ambiguous. It has flaws if two tokens are the same, a
-    mistake in `must_show` does not show, all scores of a head are equal, or a softmax is saturated. If every sheet
-    without flaws is ambiguous, the first of these is kept.
+    x consists of 0, 1 and 2, the matrices of -1, 0 and 1; `compose` turns such numbers into a sheet. While the sheet
+    has flaws or is ambiguous, new numbers are drawn, at most `MAX_DRAWS` times. It has flaws if two tokens are equal, a
+    mistake in `must_show` does not show, all scores of a head are equal, or a softmax is saturated. If all sheets
+    without flaws are ambiguous, the first of them is returned.
 
     Raises:
         UserError: no numbers were found that show all of these mistakes.

@@ -1,10 +1,11 @@
 """A worksheet: a run's problem, the boxes that a person filled in, and whether a recipe reproduces their numbers.
 
 A number in a box agrees with a recipe if it is the rounded exact result, or if it follows from the rounded numbers in
-the boxes before it. It may differ from what follows by as much as the rounding of those boxes can change the result.
+the boxes before it. The *leeway* of a number is how far the rounding in those boxes can change it.
 
-`agrees` compares a whole sheet with a recipe, `find_unfollowed` one box with the boxes before it. `find_slips` yields
-the wrong cells. `other_readings` yields equivalent computations and notations, in which a sheet may be right too.
+`agrees` compares a whole sheet with a recipe. `find_unfollowed` returns the cells of a box that do not follow from the
+boxes before it. `find_slips` yields the wrong cells of each box. `other_readings` yields the sheet with equivalent
+computations and notations, because it may be right in one of these.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from attn_exp.arrays import Array, Shape
-from attn_exp.diagnosis.classroom.boxes import TURNED, Box
+from attn_exp.diagnosis.classroom.boxes import TRANSPOSED, Box
 from attn_exp.experiment.executing import STAGES, Stages, compute_stages, make_recipe, try_stages
 from attn_exp.experiment.variant import Settled
 from attn_exp.experiment.verdict import BROKEN, HELD, Finding
@@ -28,13 +29,13 @@ STEPS = {
     "q": "place", "k": "place", "v": "place", "scores": "score", "logits": "scaled", "capped": "bent",
     "masked": "forbid", "weights": "after", "context": "gather",
 }  # fmt: skip
-"""The last step that computes each stage."""
+"""For each stage, the step of `Recipe` that returns it."""
 LAST_STEPS = {**STEPS, "q": "share", "k": "share", "v": "share"}
-"""The last step that affects each stage, including the sharing of key/value heads."""
+"""For each stage, the last step that can change it; the step `share` repeats key/value heads."""
 MOST_CELLS = 400
-"""With more numbers than this, rounding is not propagated cell by cell."""
+"""If more cells than this come before a box, its numbers get no leeway."""
 MOST_DRIFT = 40
-"""How far rounding in earlier stages may move a number, in units of the number's tolerance."""
+"""How far rounding in earlier stages can move a number at most, in units of the number's tolerance."""
 
 SHOWN = 4
 """Maximum number of wrong cells that are listed."""
@@ -46,13 +47,13 @@ FEW = 1 / 3
 class SheetCache:
     """Caches of one sheet.
 
-    - `unfollowed`: which cells of a box do not follow from earlier boxes. The key is the index of the box, and the `id`
-      of each step that was used. The value includes the recipe: it keeps these steps alive, so no `id` is reused.
-    - `nudged`: what `stack_nudged` returns for the boxes before a box, by the index of the box.
+    - `unfollowed`: the results of `find_unfollowed`. The key is the index of the box, and the `id` of each step that
+      was used. The value includes the recipe: it keeps these steps alive, so no `id` is reused.
+    - `shifted`: the results of `stack_shifted` for the boxes before a box, by the index of the box.
     """
 
     unfollowed: dict[tuple[int, Shape], tuple[Recipe, Array]] = field(default_factory=dict)
-    nudged: dict[int, list[Box]] = field(default_factory=dict)
+    shifted: dict[int, list[Box]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,10 +69,10 @@ class Sheet:
     boxes: tuple[Box, ...]
     scratch: tuple[str, ...] | None = None
     cache: SheetCache = field(default_factory=SheetCache, init=False, repr=False)
-    """What was computed for recipes with the same first steps."""
+    """Results that recipes with the same first steps share."""
 
     @cached_property
-    def open(self) -> bool:
+    def uses_scratch(self) -> bool:
         """Whether some numbers are written elsewhere: stages without a box, or empty cells."""
         return self.scratch is not None and (bool(self.scratch) or not all(box.given.all() for box in self.boxes))
 
@@ -95,8 +96,8 @@ def agrees(sheet: Sheet, recipe: Recipe) -> bool:
 def reproduces(sheet: Sheet, recipe: Recipe, exact: Stages | None) -> bool:
     """Return whether a recipe gives the numbers of all boxes; `exact` are the stages that it computes."""
     first = sheet.boxes[0]
-    widening = MOST_DRIFT * first.tolerances if sheet.open else 0.0
-    if exact is None or first.misses(get_stage(exact, first), widening).any():
+    widening = MOST_DRIFT * first.tolerances if sheet.uses_scratch else 0.0
+    if exact is None or first.misses(get_stage(exact, first), widening).any():  # a quick test, which most recipes fail
         return False
     return not any(find_wrong_cells(sheet, recipe, index, exact).any() for index in range(len(sheet.boxes)))
 
@@ -105,13 +106,13 @@ def find_wrong_cells(sheet: Sheet, recipe: Recipe, index: int, exact: Stages | N
     """Return the cells of a box that neither match the recipe's own result nor follow from the boxes before it."""
     box = sheet.boxes[index]
     wrong = box.misses(get_stage(exact, box))
-    return wrong & find_unfollowed(sheet, recipe, index) if wrong.any() and (index or sheet.open) else wrong
+    return wrong & find_unfollowed(sheet, recipe, index) if wrong.any() and (index or sheet.uses_scratch) else wrong
 
 
 def find_unfollowed(sheet: Sheet, recipe: Recipe, index: int) -> Array:
-    """Return the cells of a box that do not follow from the boxes before it.
+    """Return a mask of the cells of a box that do not follow from the boxes before it.
 
-    Recipes that differ only in later steps share the cached result.
+    The result is cached; recipes that differ only in later steps share it.
     """
     step_names = [step.name for step in fields(recipe)]
     last_step = LAST_STEPS.get(sheet.boxes[index].stage, "finish")
@@ -123,24 +124,27 @@ def find_unfollowed(sheet: Sheet, recipe: Recipe, index: int) -> Array:
 
 
 def compute_unfollowed(sheet: Sheet, recipe: Recipe, index: int) -> Array:
-    # A cell is first checked against what the earlier boxes give as written, then with leeway for the rounding in these
-    # boxes. If all cells are near enough, there is also leeway for the rounding in numbers written elsewhere.
+    # A cell is wrong if it differs from what the earlier boxes give as written, by more than the leeway for rounding in
+    # these boxes. If all cells are near enough, rounding in numbers written elsewhere adds to the leeway.
     box, earlier = sheet.boxes[index], sheet.boxes[:index]
     computed = compute_stage(sheet, continue_from(recipe, earlier), box.stage, 1)
     predicted = None if computed is None else computed[0]
     wrong = box.misses(predicted)
     if not wrong.any() or predicted is None or predicted.shape != box.values.shape:
         return wrong
-    if index not in sheet.cache.nudged:
-        sheet.cache.nudged[index] = stack_nudged(earlier)
-    leeway = find_leeway(sheet, recipe, sheet.cache.nudged[index], box.stage, predicted)
-    if sheet.open and not box.misses(predicted, leeway + MOST_DRIFT * box.tolerances).any():
+    if index not in sheet.cache.shifted:
+        sheet.cache.shifted[index] = stack_shifted(earlier)
+    leeway = find_leeway(sheet, recipe, sheet.cache.shifted[index], box.stage, predicted)
+    if sheet.uses_scratch and not box.misses(predicted, leeway + MOST_DRIFT * box.tolerances).any():
         leeway = leeway + find_scratch_leeway(sheet, continue_from(recipe, earlier), box, predicted)
     return wrong & box.misses(predicted, leeway)
 
 
 def find_scratch_leeway(sheet: Sheet, recipe: Recipe, box: Box, predicted: Array) -> Array:
-    """Return how far a box can change if numbers written elsewhere are rounded: empty cells, and stages without box."""
+    """Return how far a box can change because numbers written elsewhere were rounded.
+
+    These are the numbers of empty cells, and of the stages in `scratch`.
+    """
     computed, total = run_recipe(sheet, recipe) or {}, np.zeros_like(predicted)
     tolerance = box.tolerances.max(initial=0.0, where=box.given)
     boxes, scratch = {other.stage: other for other in sheet.boxes}, sheet.scratch or ()
@@ -154,20 +158,20 @@ def find_scratch_leeway(sheet: Sheet, recipe: Recipe, box: Box, predicted: Array
             continue
         tolerances = np.full(array.shape, tolerance)
         written = Box(stage, np.where(is_elsewhere, array, np.nan), tolerances, tolerances, box.names)
-        total += find_leeway(sheet, recipe, stack_nudged([written]), box.stage, predicted)
+        total += find_leeway(sheet, recipe, stack_shifted([written]), box.stage, predicted)
     return total
 
 
-def find_leeway(sheet: Sheet, recipe: Recipe, nudged: Sequence[Box], stage: str, predicted: Array) -> Array:
+def find_leeway(sheet: Sheet, recipe: Recipe, shifted: Sequence[Box], stage: str, predicted: Array) -> Array:
     """Return how far a stage can change, to first order, if the numbers before it vary within their rounding.
 
-    This is the sum, over all cells, of the change when one cell is shifted. `nudged` are the boxes from `stack_nudged`;
-    the last copy in each is unchanged.
+    It is the sum of the changes when each of these numbers is shifted by its rounding. `shifted` are the boxes from
+    `stack_shifted`, and the last copy in each box is unchanged.
     """
     no_leeway = np.zeros_like(predicted)
-    if not nudged or len(nudged[0].values) < 2:
+    if not shifted or len(shifted[0].values) < 2:
         return no_leeway
-    variations = compute_stage(sheet, continue_from(recipe, nudged), stage, len(nudged[0].values))
+    variations = compute_stage(sheet, continue_from(recipe, shifted), stage, len(shifted[0].values))
     if variations is None or not np.array_equal(variations[-1], predicted, equal_nan=True):
         return no_leeway  # copies influence each other
     with np.errstate(invalid="ignore", over="ignore"):
@@ -175,10 +179,10 @@ def find_leeway(sheet: Sheet, recipe: Recipe, nudged: Sequence[Box], stage: str,
     return leeway
 
 
-def stack_nudged(boxes: Sequence[Box]) -> list[Box]:
-    """Stack copies of the boxes `[n ...]`: one per cell with that cell shifted by its rounding, and one unchanged.
+def stack_shifted(boxes: Sequence[Box]) -> list[Box]:
+    """Return the boxes with stacked copies `[n ...]`: one for each cell, with this cell shifted by its rounding.
 
-    The list is empty if there are too many cells to shift each of them.
+    The last copy is unchanged. The list is empty if there are more than `MOST_CELLS` cells.
     """
     indices_of_boxes = [np.argwhere(box.given & np.isfinite(box.values)) for box in boxes]
     cell_count, first_copy, copies = sum(map(len, indices_of_boxes)), 0, []
@@ -205,7 +209,7 @@ def compute_stage(sheet: Sheet, recipe: Recipe, stage: str, copies: int) -> Arra
         (array,) = stopped.args
     except (ValueError, IndexError, ZeroDivisionError):
         return None
-    shared = sheet.settled.heads.shared  # key/value heads: a recipe repeats them for query heads, but a box does not
+    shared = sheet.settled.heads.shared  # a recipe repeats the key/value heads for all query heads, but a box does not
     if stage in ("k", "v") and array is not None and array.shape[1] != shared:
         return array[:, :: max(array.shape[1] // shared, 1)]
     return array
@@ -226,7 +230,7 @@ def stop_after(step: Step) -> Step:
 
 
 def continue_from(recipe: Recipe, boxes: Sequence[Box]) -> Recipe:
-    """Return a recipe that computes with the numbers in these boxes instead of its own."""
+    """Return a recipe that computes with the numbers in these boxes instead of those that it would compute itself."""
     steps: dict[str, Any] = {}
     for box in boxes:
         if box.stage in STEPS:
@@ -241,12 +245,12 @@ def with_step(recipe: Recipe, name: str, change: Callable[[Step], Step]) -> Reci
 
 
 def fill_in(step: Step, box: Box) -> Step:
-    """Return a step that puts the numbers of a box into its result; cells that are not filled in stay as computed.
+    """Return a step whose result has the numbers of a box; cells that are not filled in stay as computed.
 
     The returned step raises a ValueError if the box has a different shape than the result.
     """
 
-    def fill_side(setup: Any, side: str, heads: Array, positions: Any) -> Array:  # the step of q, k and v
+    def fill_side(setup: Any, side: str, heads: Array, positions: Any) -> Array:  # `place`, which is called per side
         array = step(setup, side, heads, positions)
         return fill(array) if side == box.stage else array
 
@@ -316,9 +320,9 @@ def list_slips(sheet: Sheet) -> list[Slip | None]:
 
 
 def find_slips(sheet: Sheet, recipe: Recipe, exact: Stages | None) -> Iterator[Slip | None]:
-    """Yield the wrong cells of each box relative to a recipe and its stages; None for a box without wrong cells.
+    """Yield the wrong cells of each box, compared with a recipe and its stages; None for a box without wrong cells.
 
-    After the first wrong box, numbers that are right but do not follow from it are wrong too.
+    After the first wrong box, a number is wrong if it does not follow from the boxes before it, even if it is exact.
     """
     is_after_slip = False
     for index, box in enumerate(sheet.boxes):
@@ -339,7 +343,7 @@ def are_slips(slips: Sequence[Slip | None]) -> bool:
 
 
 def describe_boxes(sheet: Sheet, slips: Sequence[Slip | None]) -> Iterator[Finding]:
-    """Yield a finding on each box: its slip, or that it is right, in itself or because it follows from a slip."""
+    """Yield a finding on each box: its wrong cells, or that it is right, or that it follows from wrong cells."""
     wrong_already = False
     for box, slip in zip(sheet.boxes, slips, strict=True):
         note = "follows from earlier numbers" if wrong_already else box.count_text
@@ -365,7 +369,7 @@ def check_row_sums(sheet: Sheet) -> Iterator[Finding]:
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """An equivalent computation or notation: the sheet read that way, the recipe that fits it, and a remark on it."""
+    """An equivalent computation or notation: the sheet read that way, the recipe to compare it with, and a remark."""
 
     sheet: Sheet
     recipe: Recipe
@@ -382,7 +386,7 @@ def other_readings(sheet: Sheet) -> Iterator[Reading]:
 
 
 def scale_early(sheet: Sheet) -> Iterator[Reading]:
-    """Yield the alternatives in which queries, keys or both are multiplied by the scale, and the scores are not."""
+    """Yield the readings in which queries, keys or both are multiplied by the scale, and the scores are not."""
     factor = sheet.settled.multiplier
     if factor == 1 or factor <= 0:
         return
@@ -401,7 +405,7 @@ def scale_sides(place: Step, factors: dict[str, float]) -> Step:
 
 
 def rename_scores(sheet: Sheet) -> Iterator[Reading]:
-    """Yield the alternative in which "scores" means the scaled scores, as in many documents."""
+    """Yield the reading in which "scores" means the scaled scores, as in many documents."""
     present = {box.stage for box in sheet.boxes}
     if "scores" in present and "logits" not in present:
         boxes = tuple(replace(box, stage="logits") if box.stage == "scores" else box for box in sheet.boxes)
@@ -416,13 +420,13 @@ def transpose_sheet(sheet: Sheet) -> Sheet | None:
 
 def transpose_box(box: Box) -> Box | None:
     """Return a transposed box; None if a number lies outside the square that both layouts share."""
-    if TURNED in box.note:
+    if TRANSPOSED in box.note:
         return box
     *_, rows, columns = box.values.shape
     size = min(rows, columns)
     if box.given[..., size:, :].any() or box.given[..., size:].any():
         return None
-    return replace(box.rearrange(partial(transpose_square, size=size)), note=f"{box.note}, {TURNED}".strip(", "))
+    return replace(box.rearrange(partial(transpose_square, size=size)), note=f"{box.note}, {TRANSPOSED}".strip(", "))
 
 
 def transpose_square(array: Array, size: int) -> Array:
@@ -439,7 +443,7 @@ def find_coarsest_digits(sheet: Sheet) -> int | None:
 
 
 def with_own_tolerances(sheet: Sheet) -> Sheet:
-    """Return the sheet with the tolerances that each number's own digits imply; the same object if none changes."""
+    """Return the sheet with each number only as precise as its own digits; the same object if that changes nothing."""
     is_unchanged = all(np.array_equal(box.own_tolerances, box.tolerances) for box in sheet.boxes)
     boxes = tuple(replace(box, tolerances=box.own_tolerances, roundings=None) for box in sheet.boxes)
     return sheet if is_unchanged else replace(sheet, boxes=boxes)

@@ -51,7 +51,7 @@ from attn_exp.experiment.verdict import (
     Verdict,
     decide,
 )
-from attn_exp.own_code import OwnFunction, held
+from attn_exp.own_code import OwnFunction, guard_process
 from attn_exp.rules.masks.causal import Causal
 
 ARGUMENT_NAMES = {"mask": "a mask", "added": "an additive bias", "padding": "a padding mask",
@@ -112,7 +112,7 @@ def against(one: OwnFunction, other: OwnFunction, request: Request, quick: bool 
         reason = f"{'. '.join(silent)}."
         verdict = decide(replace(conclude(names, verdicts, request, [], []), computes=reason), (), reason)
     else:
-        with held(), warnings.catch_warnings(), np.errstate(all="ignore"):
+        with guard_process(), warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             verdict = compare(targets, names, verdicts, request, quick)
     return replace(verdict, seconds=perf_counter() - start)

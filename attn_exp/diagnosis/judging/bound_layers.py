@@ -31,7 +31,14 @@ from attn_exp.diagnosis.observe.matrices import (
     output_inputs,
     read_matrices,
 )
-from attn_exp.diagnosis.observe.recording import DifferentPathsError, Recording, find_height, lay, record_layer, unlay
+from attn_exp.diagnosis.observe.recording import (
+    DifferentPathsError,
+    Recording,
+    find_height,
+    from_axes,
+    record_layer,
+    to_axes,
+)
 from attn_exp.errors import UncalledError
 from attn_exp.experiment.verdict import HELD, Finding, Verdict, make_unfinished
 from attn_exp.own_code import OwnFunction
@@ -153,11 +160,11 @@ def bound_layer(layer: Layer, inside: Inside) -> Bound:
     ask = trace_once(call_in_order) if layer.library == "jax" else layer.call
 
     def call_once(inputs: Mapping[str, Any], masks: Mapping[str, Any]) -> Any:
-        arrays = {role: lay(array, layer.inputs[role], find_height(layer, array.shape[1]))
+        arrays = {role: to_axes(array, layer.inputs[role], find_height(layer, array.shape[1]))
                   for role, array in inputs.items()}  # fmt: skip
         parts = collect_arrays(ask(arrays, masks))
         output = next(iter(parts), "")
-        return {**parts, output: unlay(parts[output], output_axes)} if parts else parts
+        return {**parts, output: from_axes(parts[output], output_axes)} if parts else parts
 
     def call(x: Any, memory: Any = None, **keywords: Any) -> Any:
         other = x if memory is None else memory

@@ -36,7 +36,7 @@ from attn_exp.diagnosis.judging.layer_passes import with_findings
 from attn_exp.diagnosis.judging.unasked import with_outcome
 from attn_exp.diagnosis.recipes.candidates import Explained, everywhere, reproduces
 from attn_exp.diagnosis.recipes.combinations import MAX_SECONDS, start_clock
-from attn_exp.errors import HERE, FaultError, UserError, fault_line, way_of
+from attn_exp.errors import HERE, FaultError, UserError, fault_line, list_frames
 from attn_exp.experiment.verdict import (
     ANSWERED,
     BROKEN,
@@ -49,7 +49,7 @@ from attn_exp.experiment.verdict import (
     make_unfinished,
 )
 from attn_exp.mistakes import mistake
-from attn_exp.own_code import OwnFunction, error_line, held
+from attn_exp.own_code import OwnFunction, error_line, guard_process
 
 CONVENTIONS = {
     "rope_pairing": (conventions.NEIGHBOURS, "neighbouring dimensions rotate together"),
@@ -67,7 +67,7 @@ def check(own: OwnFunction, request: Request, quick: bool = False) -> Verdict:
         UserError: the arguments of the function are unknown, or a setting does not apply to it.
         FaultError: attn_exp itself raised an error.
     """
-    with held(), start_clock() as clock, warnings.catch_warnings(), np.errstate(all="ignore"):
+    with guard_process(), start_clock() as clock, warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # ignore the function's warnings and judge only its output
         fault = None
         start = perf_counter()
@@ -93,7 +93,7 @@ def check(own: OwnFunction, request: Request, quick: bool = False) -> Verdict:
 
 def report_fault(own: OwnFunction, request: Request, fault: Exception) -> Verdict:
     """Report an error that ended the check as not verified if the user's code is to blame; otherwise raise it."""
-    place = [path for path, _ in way_of(fault)][-1]
+    place = [path for path, _ in list_frames(fault)][-1]
     is_theirs = place.is_relative_to(Path(own.file).parent) and not place.is_relative_to(HERE)
     if is_theirs or isinstance(fault, MemoryError | RecursionError):
         return make_unfinished(own.name, f"it could not be checked: {error_line(fault)}", request.words, CHECKED)
@@ -204,7 +204,7 @@ def leave_out_built_in_mask(own: OwnFunction, tried: Tried) -> Tried:
     request, offer = tried.caller.request, tried.function.offer
     if tried.answer.output is not None or not (request.masks and offer.takes("mask") and find_built_layer(tried)):
         return tried
-    without_mask = ways_to_call.how_to_call(own, request, replace(tried.function, offer=offer.of_keys_alone()))
+    without_mask = ways_to_call.how_to_call(own, request, replace(tried.function, offer=offer.as_padding()))
     return tried if without_mask.answer.output is None else without_mask
 
 

@@ -42,12 +42,12 @@ from attn_exp.diagnosis.observe.matrices import (
     are_close,
     read_projection,
 )
-from attn_exp.diagnosis.observe.recording import NONE, Recording, lay, unlay
+from attn_exp.diagnosis.observe.recording import NONE, Recording, from_axes, to_axes
 from attn_exp.diagnosis.observe.trace import find_ancestors
 from attn_exp.diagnosis.recipes.candidates import what_mistakes_compute
 from attn_exp.errors import NOT_VERIFIED
 from attn_exp.experiment.verdict import BROKEN, HELD, REMARK, Finding, Verdict
-from attn_exp.own_code import OwnFunction, held
+from attn_exp.own_code import OwnFunction, guard_process
 from attn_exp.rules.masks.array import Allowed
 from attn_exp.rules.masks.causal import Causal
 
@@ -403,10 +403,10 @@ def decode(layer: Layer, x: Array, step: Step, bounds: Sequence[int] = ()) -> Ar
     """
     axes, last, outputs = layer.inputs["x"], None, list[Array]()
     try:
-        with held():
+        with guard_process():
             for start, end in pairwise(bounds or range(x.shape[1] + 1)):
-                last = layer.call({"x": layer.convert(lay(x[:, start:end], axes))}, step(start, last))
-                output = unlay(next(iter(collect_arrays(last).values())), axes)
+                last = layer.call({"x": layer.convert(to_axes(x[:, start:end], axes))}, step(start, last))
+                output = from_axes(next(iter(collect_arrays(last).values())), axes)
                 outputs.append(np.asarray(output.detach() if hasattr(output, "detach") else output, float))
     except Exception:  # whatever the layer raises
         return None

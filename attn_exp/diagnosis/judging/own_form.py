@@ -32,7 +32,7 @@ from attn_exp.experiment.verdict import CHECKED, Verdict, make_unfinished
 from attn_exp.forms.form import Form
 from attn_exp.forms.pipeline import Given, Recipe
 from attn_exp.forms.trace import Trace
-from attn_exp.own_code import OwnFunction, any_named, find_function, held
+from attn_exp.own_code import OwnFunction, any_named, find_function, guard_process
 from attn_exp.problem.problem import Heads, Problem
 from attn_exp.reference.oracle import Question
 from attn_exp.rules.rules import Rules
@@ -139,7 +139,7 @@ class OwnForm:
         """Call the function on a run's case, in the run's dtype if that is coarser than the function's own."""
         is_coarser = dtype in DTYPES and DTYPES.index(dtype) > DTYPES.index(self.caller.dtype)
         caller = replace(self.caller, dtype=dtype) if is_coarser else self.caller
-        with held(), warnings.catch_warnings():
+        with guard_process(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # ignore the function's warnings and judge only its output
             answers = [caller(single) for single in split_into_heads(case, caller)]
         error = next((answer.error for answer in answers if answer.output is None), "")
@@ -170,7 +170,7 @@ def bind(settled: Settled, settings: Mapping[str, Any], seed: int) -> OwnForm:
         caps_last=conventions.caps_last, seed=seed, typed=frozenset(yield_settings(settings)),
         as_typed=True,
     )  # fmt: skip
-    with held(), warnings.catch_warnings(), np.errstate(all="ignore"):
+    with guard_process(), warnings.catch_warnings(), np.errstate(all="ignore"):
         function = replace(find_function(settled.form), target=str(settled.form))
         warnings.simplefilter("ignore")
         if is_layer(function.function):

@@ -39,7 +39,7 @@ from attn_exp.experiment.library_conventions import sees_nothing
 from attn_exp.experiment.verdict import Verdict
 from attn_exp.forms.pipeline import Recipe
 from attn_exp.forms.steps import share, share_in_turns
-from attn_exp.own_code import held
+from attn_exp.own_code import guard_process
 from attn_exp.rules.masks.causal import Causal
 
 EMPTY_ROWS = "rows without keys"
@@ -253,7 +253,7 @@ def find_stages(caller: Caller, case: Case, stages: Arrays) -> set[str]:
         return caller.call({**arguments, **tracked})
 
     try:
-        with held(), np.errstate(all="ignore"):
+        with guard_process(), np.errstate(all="ignore"):
             trace = record_with(caller.library.name, call, tracked_arrays)
     except Exception:  # whatever the function raises on recorded arrays
         return set()

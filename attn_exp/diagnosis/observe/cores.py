@@ -25,7 +25,7 @@ from attn_exp.diagnosis.observe.trace import (
 )
 
 DECIMALS = 6
-"""Two vectors of a token are the same head if they agree to this many decimals: windows that overlap repeat it."""
+"""Two vectors of a token count as one head if they agree to this many decimals; overlapping windows repeat vectors."""
 MAX_PRODUCTS = 150
 """Maximum number of products of two token-dependent arrays; beyond it, attention is split too finely to read."""
 
@@ -37,7 +37,7 @@ class Rows:
     - `input_index`: its index among the inputs of the operation.
     - `producer`: the source of the array.
     - `values`: the rows in every run, `[n r k]`.
-    - `tokens`: the number of the token on which each row depends, `[n r]`.
+    - `tokens`: the number of the token that each row depends on, `[n r]`.
     """
 
     input_index: int
@@ -104,7 +104,7 @@ def find_pairs(recording: Recording) -> list[Pair]:
 def read_rows(recording: Recording, index: int, side: int, *, is_summed: bool = False) -> Rows | None:
     """Return one input of a product (0: left) as rows `[n r k]` in every run; None if shapes differ between runs.
 
-    With `is_summed`, the rows lie along the summed axis of the product, as those of the values do.
+    With `is_summed`, the product sums over the rows, as it does over the rows of the values.
     """
     operation = recording.first.operations[index]
     axes, values = find_axes(operation), recording.read_sides(index, side)
@@ -211,11 +211,14 @@ def transpose_score_indices(score_indices: Array, shape: Shape) -> Array:
     return np.where(score_indices < 0, -1, np.ravel_multi_index((n, column, row), (shape[0], shape[2], shape[1])))
 
 
-# Heads that are split without a transpose: neither matrices nor a definition are needed to see that
+# Heads that are split without a transpose; the pairs alone show that
 
 
 def is_split_mixed(pair: Pair) -> bool:
-    """Return whether two heads of a token are keys of one softmax, or a head of the queries meets different heads."""
+    """Return whether heads are mixed.
+
+    They are if one softmax covers two heads of the same token, or if queries of one head meet several heads of keys.
+    """
     heads_of_queries, heads_of_keys = find_heads(pair.q), find_heads(pair.k)
     if SEVERAL in (*pair.q.tokens.flat, *pair.k.tokens.flat) or heads_of_keys.max() > heads_of_queries.max():
         return False  # such as learned keys, or keys of two projections
@@ -275,7 +278,7 @@ def arrange_core(recording: Recording, pairs: Sequence[Pair]) -> Core:
     Raises:
         MixedTokensError: a row mixes tokens, keys belong to another example, or the numbers of heads differ.
     """
-    # the row of weights of each head (pair, matrix, row), by the example and position of its query
+    # for the example and position of each query: where the row of weights of each head is (pair, matrix, row)
     heads_of = dict[tuple[int, int], list[tuple[Pair, int, int]]]()
     for pair in pairs:
         for matrix, row in np.ndindex(pair.weights.shape[:2]):
@@ -303,7 +306,7 @@ def arrange_core(recording: Recording, pairs: Sequence[Pair]) -> Core:
 
 
 def stack_rows(rows: Sequence[Arrays], name: str, shape: Shape) -> Array:
-    """Return one array of every row as `[b h t ...]`, where `shape` is `[b h t]`."""
+    """Stack the arrays of this name of all rows, as `[b h t ...]`; `shape` is `[b h t]`."""
     try:
         stacked = np.array([row[name] for row in rows])
     except ValueError:
@@ -330,7 +333,7 @@ def find_token(recording: Recording, number: int) -> tuple[int, int]:
 
 
 def read_row(recording: Recording, pair: Pair, matrix: int, row: int, example: int) -> dict[str, Array]:
-    """Return the query, keys, values, scores, weights and context of a row of weights, keys in order of position."""
+    """Return the query, keys, values, scores, weights and context for a row of weights, sorted by key position."""
     score_indices = pair.score_indices[matrix, row]
     n, t, s = np.unravel_index(np.maximum(score_indices, 0), pair.scores.shape)
     first_scored = int(np.argmax(score_indices >= 0))  # all scores of the row have the same n and t

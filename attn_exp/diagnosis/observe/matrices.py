@@ -16,7 +16,7 @@ import numpy as np
 
 from attn_exp.arrays import Array, Arrays
 from attn_exp.diagnosis.observe.cores import Pair, Rows
-from attn_exp.diagnosis.observe.recording import Recording, stack_tokens, unlay
+from attn_exp.diagnosis.observe.recording import Recording, from_axes, stack_tokens
 from attn_exp.diagnosis.observe.trace import Producer, Trace, find_axes, follow_labels
 from attn_exp.forms.pipeline import Around, Norm, apply_norm
 
@@ -53,7 +53,7 @@ class Projection:
 class HeadColumns:
     """How q, k or v is computed in each head.
 
-    A token has one row per head. The *rank* of a row, the number of earlier rows of the same token, stands for its
+    A token has one row per head. A row's *rank* is the number of earlier rows of the same token; it identifies the
     head.
 
     - `columns`: the columns of `projections` that a head uses, by its rank.
@@ -68,14 +68,14 @@ class HeadColumns:
 
 
 class Match(NamedTuple):
-    """For each number of some rows, the column that produces it, and the factor in between."""
+    """For each number in a row, the column that produces it, and the factor by which that product is multiplied."""
 
     columns: list[int]
     factors: Array
 
 
 def find_projections(recording: Recording, producer: Producer) -> list[Projection]:
-    """Return the last products with a parameter that an array depends on: no other such product lies in between."""
+    """Return the products with a parameter from which an array is computed, without another such product in between."""
     projections, pending, visited = list[Projection](), [producer], set[int]()
     while pending:
         index = pending.pop()
@@ -105,7 +105,7 @@ def read_projection(recording: Recording, index: int) -> Projection | None:
 
 
 def widen(recording: Recording, projection: Projection) -> Projection:
-    """Return the projection of whole tokens: a block matrix if the given one multiplies slices, such as heads."""
+    """Return a projection of whole tokens; it is block diagonal if the given one multiplies each slice of a token."""
     rows = recording.read_sides(projection.operation, projection.side)
     tokens = None if rows is None else recording.find_tokens(rows)
     slices = 1 if tokens is None or (tokens < 0).any() else int(find_ranks(tokens).max()) + 1
@@ -135,7 +135,7 @@ def find_bias(recording: Recording, index: int, token_side: int) -> Array | None
 
 
 def find_added_later(trace: Trace, index: int) -> Array | None:
-    """Return what a later operation adds to a product, in the layout of the product; None if none does so directly."""
+    """Return what a later operation adds directly to a product, in the layout of the product; None if nothing."""
     output = trace.operations[index].output
     end = min(index + MAX_BIAS_DISTANCE, len(trace.operations))
     labels_of = follow_labels(trace, index, np.arange(output.size).reshape(output.shape), end)
@@ -361,7 +361,7 @@ def find_norms_before(recording: Recording, matrices: Matrices) -> Around:
     """Return the norms between the tokens and the projections.
 
     Raises:
-        UnreadMatricesError: keys and values have different norms, or, in a layer with one input, queries and keys have.
+        UnreadMatricesError: keys have another norm than values or, in a layer with one input, another than queries.
     """
     tokens, tolerance = stack_tokens(recording), recording.tolerance
     norms = {name: find_norm(tokens, matrices.inputs[name], plural, tolerance) for name, plural in NAMES.items()}
@@ -373,7 +373,10 @@ def find_norms_before(recording: Recording, matrices: Matrices) -> Around:
 
 
 def fit_surroundings(recording: Recording, before: Around, inner_rows: Array, answer: Array | None) -> Around | None:
-    """Return the norms and residuals that turn inner rows `[runs tokens n]` into the answer; None if nothing fits."""
+    """Return the norms and residuals that turn the rows before them into the answer; None if nothing fits.
+
+    `inner_rows` `[runs tokens n]` are these rows: the outputs of the output projection, or the context.
+    """
     if answer is None or inner_rows.shape[:2] != answer.shape[:2]:
         raise UnreadMatricesError("the output does not have one row per token")
     x = stack_tokens(recording)[: len(answer), : answer.shape[1]]
@@ -456,7 +459,7 @@ def answer_rows(recording: Recording) -> Array | None:
     role = recording.query_role
     examples, length, _ = recording.inputs_by_run[0][role].shape
     for outputs in zip(*(trace.outputs for trace in recording.traces), strict=False):
-        arrays = [unlay(array, recording.layer.inputs[role]) for _, array in outputs]
+        arrays = [from_axes(array, recording.layer.inputs[role]) for _, array in outputs]
         rows = [array.reshape(-1, array.shape[-1]) for array in arrays if array.ndim]
         if rows and len(rows[0]) == examples * length:
             return np.array(rows)

@@ -222,7 +222,7 @@ PRODUCTS: dict[str, Callable[[Sequence[int], Any], Subscripts]] = {
     "tensordot": find_tensordot_subscripts,
     "einsum": lambda ndims, subscripts: resolve_subscripts(subscripts, ndims),
 }
-"""For each NumPy function that is a product: what returns its subscripts.
+"""For each NumPy function that computes a product, a function that returns the product's subscripts.
 
-The arguments are both arrays' numbers of axes, and the other argument of the call, such as `axes` of `tensordot`.
+It takes the numbers of axes of both arrays, and one more argument of the call, such as `axes` of `tensordot`.
 """

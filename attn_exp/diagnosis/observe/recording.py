@@ -17,12 +17,12 @@ from attn_exp.arrays import Array, Arrays
 from attn_exp.diagnosis.bind.layer import Layer
 from attn_exp.diagnosis.observe.record_numpy import is_result, track
 from attn_exp.diagnosis.observe.trace import Trace, find_axes, record_with
-from attn_exp.own_code import held
+from attn_exp.own_code import guard_process
 
 FINE, COARSE = 1e-9, 1e-5
 """Relative rounding error of float64, and of narrower dtypes."""
 NONE, SEVERAL = -1, -2
-"""What stands for the number of a token if a row depends on no token, or on several."""
+"""What replaces the number of the token if a row depends on no token, or on several."""
 GRID = 2
 """Number of rows when tokens are arranged as an image."""
 
@@ -64,7 +64,7 @@ class Recording:
         return [trace.operations[operation].inputs[input_index] for trace in self.traces]
 
     def is_live(self, operation: int, input_index: int) -> bool:
-        """Return whether an input of an operation depends on any token: the first two changes together cover all."""
+        """Return whether an input of an operation depends on any token: two of the runs together change all tokens."""
         baseline, *changed = self.read_inputs(operation, input_index)[:3]
         return any(not np.array_equal(array, baseline, equal_nan=True) for array in changed)
 
@@ -129,28 +129,31 @@ def record_layer(
 
 
 def replace_tokens(base: Arrays, other: Arrays, is_changed: Array) -> dict[str, Array]:
-    """Return inputs by role with the tokens of `other` where `is_changed`, which has one boolean per token number."""
+    """Return the inputs `base` by role, with some tokens replaced by those of `other`.
+
+    `is_changed` has a boolean for each token, in the order of the token numbers.
+    """
     counts = [array.shape[0] * array.shape[1] for array in base.values()]
     parts = zip(base.items(), np.split(is_changed, np.cumsum(counts)), strict=False)  # the last part is empty
     return {role: np.where(part.reshape(*array.shape[:2], 1), other[role], array) for (role, array), part in parts}
 
 
 def record_once(layer: Layer, inputs: Arrays, keywords: Mapping[str, Any], cache: dict[Any, Any]) -> Trace:
-    arrays = {role: layer.convert(lay(array, layer.inputs[role], find_height(layer, array.shape[1])))
+    arrays = {role: layer.convert(to_axes(array, layer.inputs[role], find_height(layer, array.shape[1])))
               for role, array in inputs.items()}  # fmt: skip
     fields = getattr(layer.target, "__dict__", {}) if layer.library == "numpy" else {}
-    # a layer writes keys and values into its caches; unless the caches are tracked too, these lose their source
+    # a layer may write keys and values into its own cache; untracked arrays would forget where they come from
     fields.update({name: track(value) for name, value in fields.items() if "cache" in name and is_result(value)})
-    with held(), np.errstate(all="ignore"):
+    with guard_process(), np.errstate(all="ignore"):
         return record_with(layer.library, lambda tracked: layer.call(tracked, keywords), arrays, cache)
 
 
 def find_height(layer: Layer, length: int) -> int:
-    """Return the height of the image that a layer requires, or 0 if it requires none for this number of tokens."""
+    """Return the height of the image that a layer requires for this number of tokens; 0 if it requires none."""
     return layer.lengths.get("h", 0) if length == layer.lengths.get("t") else 0
 
 
-def lay(rows: Any, axes: str, height: int = 0) -> Any:
+def to_axes(rows: Any, axes: str, height: int = 0) -> Any:
     """Convert tokens `[b t m]` of any library to the layout of a layer: `btm`, `tbm`, `bmt`, or that of an image.
 
     A layout without b gets only the first example. c means the same as m, and s the same as t. `height` is the height
@@ -158,7 +161,7 @@ def lay(rows: Any, axes: str, height: int = 0) -> Any:
     """
     axes = axes.replace("s", "t").replace("c", "m")
     if "b" not in axes:
-        return lay(rows[:1], f"b{axes}", height)[0]
+        return to_axes(rows[:1], f"b{axes}", height)[0]
     batch, length, width = rows.shape
     height = height or (GRID if length % GRID == 0 else 1)
     layouts = {
@@ -171,13 +174,13 @@ def lay(rows: Any, axes: str, height: int = 0) -> Any:
     return layouts[axes]()
 
 
-def unlay(array: Any, axes: str) -> Any:
+def from_axes(array: Any, axes: str) -> Any:
     """Return a layer's output as `[b t n]`; unchanged if it has a different number of axes."""
     axes = axes.replace("s", "t").replace("c", "m")
     if len(array.shape) != len(axes):
         return array
     if "b" not in axes:
-        return unlay(array[None], f"b{axes}")
+        return from_axes(array[None], f"b{axes}")
     layouts = {
         "btm": lambda: array,
         "tbm": lambda: array.swapaxes(0, 1),
@@ -192,7 +195,7 @@ def stack_tokens(recording: Recording) -> Array:
     """Return the tokens of all inputs in each run, `[runs tokens m]`; narrower ones are padded with zeros."""
     axes, runs = recording.layer.inputs, list[Array]()
     for trace in recording.traces:
-        inputs = [unlay(array, axes[role]) for role, array in trace.inputs.items()]
+        inputs = [from_axes(array, axes[role]) for role, array in trace.inputs.items()]
         rows = [array.reshape(-1, array.shape[-1]) for array in inputs]
         widest = max(array.shape[1] for array in rows)
         runs.append(np.concatenate([np.pad(array, ((0, 0), (0, widest - array.shape[1]))) for array in rows]))

@@ -221,7 +221,7 @@ class Recorder:
         self.operations += [] if is_large else [operation]
 
     def add_write(self, target: Any, view: Any, old: Array) -> None:
-        """Record that writing into an array changed a view that shares its memory and contained `old`."""
+        """Record that a write into `target` changed `view`, which shares its memory and contained `old` before."""
         source, location = self.locate(target), self.locate(view)
         if source.kind != location.kind:  # bytes of another dtype: what they mean is unknown
             self.arrays_seen[location] = view, None
@@ -231,7 +231,7 @@ class Recorder:
         self.add(Operation("write", (old, self.copy(target)), producers, self.copy(view), redo), view)
 
     def find_overlapping(self, target: Any) -> list[Any]:
-        """Return the arrays seen so far that share an element's address with an array."""
+        """Return the arrays seen so far that have an element in common with `target`."""
         location = self.locate(target)
         addresses = find_addresses(location)
         return [array for other, (array, _) in self.arrays_seen.items()
@@ -283,7 +283,7 @@ def make_scatter(location: Location, source: Location) -> Redo:
     """
     addresses, source_addresses = find_addresses(location), find_addresses(source).ravel()
     order = np.argsort(source_addresses)
-    # for each address, the lowest source address that is not below it; if they differ, the source lacks this address
+    # the index of the nearest source address at or above each address; if it is not equal, the source lacks the address
     nearest = order[np.minimum(np.searchsorted(source_addresses, addresses, sorter=order), source_addresses.size - 1)]
     is_shared = np.asarray(source_addresses[nearest] == addresses)
 
@@ -476,7 +476,7 @@ def number_elements(operation: Operation, labels: Sequence[Array | None]) -> tup
 
 
 def invert_order(indices: Array) -> Array:
-    """Return the position of each of the numbers 0, 1, ... in `indices`, which contains each of them once."""
+    """Return the position of each of the numbers 0, 1, ... in `indices`, a permutation of these numbers."""
     positions = np.empty(indices.size, int)
     positions[indices.ravel()] = np.arange(indices.size)
     return positions

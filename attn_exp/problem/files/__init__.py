@@ -88,7 +88,7 @@ def size_of(stream: IO[bytes]) -> int:
 
 def read_text(path: Path) -> str:
     """Read a UTF-8 or UTF-16 text file, without its byte order mark."""
-    return machine.decoded(machine.read(path, MOST_TEXT)).removeprefix("\ufeff")
+    return machine.decode_text(machine.read(path, MOST_TEXT)).removeprefix("\ufeff")
 
 
 def list_file(file: str, key: str) -> Contents:
@@ -125,7 +125,7 @@ def list_contents(path: Path, label: str) -> Contents:
 def is_pickle(path: Path) -> bool:
     if path.suffix.lower() not in PICKLES:
         return False
-    with machine.opened(path) as file:
+    with machine.open_regular(path) as file:
         return file.read(4).startswith(PICKLE_STARTS)
 
 

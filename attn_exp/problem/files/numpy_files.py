@@ -64,7 +64,7 @@ def list_contents(path: Path, label: str) -> Contents:
     """List the arrays of a file from their headers; strings under a name in `TOKENS` are the token names."""
     if path.suffix.lower() == ".npz":
         return list_archive(path)
-    with machine.opened(path) as file:
+    with machine.open_regular(path) as file:
         shape, _, dtype = read_header(file, size_of(file))
     return Contents({"": Entry(shape, str(dtype), lambda index: read_npy(path)[index])})
 
@@ -76,7 +76,7 @@ def read_npy(path: Path) -> Array:
         OSError: the file is missing or not regular.
         ValueError: the file is not a NumPy file, or its header is false.
     """
-    with machine.opened(path) as file:
+    with machine.open_regular(path) as file:
         return read_array(file, size_of(file))
 
 
@@ -84,7 +84,7 @@ def read_npy(path: Path) -> Array:
 def open_archive(path: Path) -> Iterator[tuple[zipfile.ZipFile, dict[str, zipfile.ZipInfo]]]:
     """Open an archive and yield its members by name; every error of the ZIP reader becomes a ValueError."""
     try:
-        with machine.opened(path) as file, zipfile.ZipFile(file) as archive:
+        with machine.open_regular(path) as file, zipfile.ZipFile(file) as archive:
             members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
             if len(members) < len(archive.infolist()):
                 raise ValueError("it holds two arrays with the same name")

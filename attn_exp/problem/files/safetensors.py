@@ -70,7 +70,7 @@ def read_entries(path: Path) -> dict[str, Entry]:
         OSError: the file is missing or not regular.
         ValueError: the header is truncated, or does not fit the file.
     """
-    with machine.opened(path) as file:
+    with machine.open_regular(path) as file:
         size = size_of(file)
         length = int.from_bytes(file.read(8), "little")
         if length > min(size - 8, MOST_HEADER):
@@ -123,6 +123,6 @@ def read_numbers(path: Path, type_name: str, shape: Shape, start: int, index: An
     dtype = np.dtype(TYPES[type_name])
     if 0 in shape:  # an empty file cannot be mapped
         return np.asarray(np.empty(shape, dtype)[index])
-    with machine.opened(path) as file:
+    with machine.open_regular(path) as file:
         mapped: Array = np.memmap(file, dtype, "r", start, shape).view(np.ndarray)[index]
     return (mapped.astype(np.uint32) << 16).view(np.float32) if type_name == "BF16" else mapped

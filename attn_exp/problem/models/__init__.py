@@ -17,7 +17,7 @@ import numpy as np
 
 from attn_exp import registry
 from attn_exp.arrays import Array
-from attn_exp.config.inputs import LEFT, PLAIN, Embeddings, Model, Projections
+from attn_exp.config.inputs import FROM_MODEL, MODEL_SCALARS, Embeddings, Model, Projections
 from attn_exp.config.schema import Config
 from attn_exp.errors import UserError, brief, first_line, reason, unknown
 from attn_exp.problem.files.numpy_files import read_npy
@@ -41,13 +41,15 @@ def fill_in_layer(config: Config, under_way: Pass) -> Config:
     """
     layer, tokens, title = read_layer(config.model, under_way)
     layer_settings = {"head": layer.head, "scale": layer.scale, "bias": "b_q" in layer.arrays}
-    changed: dict[str, Any] = {name: layer_settings[name] for name in PLAIN if getattr(config, name) == LEFT}
+    changed: dict[str, Any] = {
+        name: layer_settings[name] for name in MODEL_SCALARS if getattr(config, name) == FROM_MODEL
+    }
     changed["mask"] = replace_rules(config.mask, layer.mask)
     changed["position"] = replace_rules(config.position, layer.position)
-    if LEFT in config.embeddings.source:
+    if FROM_MODEL in config.embeddings.source:
         names = tokens if config.embeddings.tokens is None else config.embeddings.tokens
         changed["embeddings"] = Embeddings(tokens=names, vectors=layer.x, memory=config.embeddings.memory)
-    if config.projections.source == LEFT:
+    if config.projections.source == FROM_MODEL:
         arrays = {
             name: array for name, array in layer.arrays.items() if config.bias is not False or name.startswith("W")
         }
@@ -55,7 +57,7 @@ def fill_in_layer(config: Config, under_way: Pass) -> Config:
     # a setting that was not filled in, or had this value already, is the user's own
     title += "".join(
         f"; {name} set by you"
-        for name in (*PLAIN, "mask", "position")
+        for name in (*MODEL_SCALARS, "mask", "position")
         if changed.get(name, ...) in (..., getattr(config, name))
     )
     return replace(config, title=config.title or title, **changed)
@@ -64,7 +66,7 @@ def fill_in_layer(config: Config, under_way: Pass) -> Config:
 def replace_rules(group: Mapping[str, Any], rules: Mapping[str, Any]) -> dict[str, Any]:
     choices: dict[str, Any] = {}
     for name, settings in group.items():
-        choices |= rules if name == LEFT else {name: settings}
+        choices |= rules if name == FROM_MODEL else {name: settings}
     return choices
 
 

@@ -162,7 +162,7 @@ def open_llama2c(path: Path, key: str) -> tuple[dict[str, Any], dict[str, Entry]
     Raises:
         UserError: the sizes are inconsistent, or do not match the length of the file.
     """
-    with machine.opened(path) as file:
+    with machine.open_regular(path) as file:
         length = size_of(file)
         header = file.read(HEADER.size).ljust(HEADER.size, b"\0")
     config = dict(zip(SIZES, HEADER.unpack(header), strict=True))
