@@ -1,4 +1,4 @@
-"""The padding mask: no query sees padding, that is, keys beyond a length or keys named in the settings."""
+"""The padding mask: no query sees padding, which is every key beyond a length, or the keys that settings name."""
 
 from __future__ import annotations
 
