@@ -173,7 +173,7 @@ def attention(  # noqa: PLR0913 - the inputs and attributes of the operator
     - `is_causal`: query i sees key j iff `j <= i + offset`. A query sees a key only if every given mask allows it.
     - `scale`: the factor of the scores, `1 / sqrt(d)` if None.
     - `softcap`: c replaces each logit by `c tanh(logit / c)`, before any mask; 0 is off.
-    - `window`: `(left, right)` allows `i + offset - left <= j <= i + offset + right`; -1 leaves a side open.
+    - `window`: `(left, right)` allows `i + offset - left <= j <= i + offset + right`; a side of -1 has no limit.
     - `past_key`, `past_value` `[b g p d]`, `[b g p e]`: earlier keys and values (the KV cache). The offset is then p.
     - `nonpad_kv_seqlen` `[b]`: the number of keys that are not padding. The offset is then that number minus t. Without
       past keys or lengths, the offset is 0.
@@ -277,8 +277,10 @@ POSITION_AXES = ("batch", "head", "token", "entry")
 def report_nan(context: Array, inputs: Arranged, rules: Rules, leaks: str | None = None) -> None:
     """Raise an error that locates the NaN or infinity in the input, if the output contains NaN.
 
-    Two cases give only a warning. The NaN or infinity is at a masked key, and `leaks` says why it can reach the output
-    of this form. Or the inputs are finite, and an intermediate result overflowed, as the operator's definition implies.
+    Two cases give only a warning:
+
+    - The NaN or infinity is at a masked key, and `leaks` says why it can reach the output of this form.
+    - The inputs are finite, but an intermediate result overflows if it is computed as the operator defines it.
 
     Raises:
         ValueError: a query attends to the NaN or infinity.

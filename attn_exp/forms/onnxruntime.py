@@ -18,7 +18,7 @@ DTYPE = "float32"
 """The widest type that the operator computes in; wider inputs are rounded to it."""
 
 OLDEST_VERSION = (1, 28)
-"""Older versions give a query without keys the mean of all values; versions up to 1.26 cap logits after masking."""
+"""Older versions give a query that sees no key the mean of all values. Up to 1.26, they cap logits after masking."""
 
 OPSET, IR_VERSION = 24, 10
 

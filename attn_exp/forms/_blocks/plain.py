@@ -52,7 +52,7 @@ def attend_at_once(query: Any, key: Any, value: Any, scale: float | None, is_cau
     keys, count = key.shape[-2], math.prod(heads)
     head_bytes, logit_count = rows * keys * query.itemsize, count * rows * keys
     if head_bytes > TILE_BYTES or (is_causal and not FEW_LOGITS < logit_count <= SKIP_BYTES // query.itemsize):
-        return None  # with few causal logits, `matrix` gives the same bits whatever masked keys hold
+        return None  # few causal logits are left to `matrix`: its bits do not depend on what masked keys hold
     factor = query.dtype.type(1 / math.sqrt(size) if scale is None else scale)
     context = np.empty((*heads, rows, value.shape[-1]), query.dtype)
     # on one thread, without and with working memory; else on several threads

@@ -42,7 +42,7 @@ class Holder:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.blas: Any = None
-        self.hold: Any = None
+        self.limiter: Any = None
         self.calls = self.busy = 0
 
     @contextmanager
@@ -55,7 +55,7 @@ class Holder:
         with self.lock:
             if self.calls == 0:
                 self.blas = self.blas or ThreadpoolController().select(user_api="blas")
-                self.hold = self.blas.limit(limits=1)
+                self.limiter = self.blas.limit(limits=1)
             granted = wanted if insist else max(1, min(wanted, default_threads() - self.busy))
             self.calls += 1
             self.busy += granted
@@ -66,13 +66,13 @@ class Holder:
                 self.calls -= 1
                 self.busy -= granted
                 if self.calls == 0:
-                    self.hold.restore_original_limits()
+                    self.limiter.restore_original_limits()
 
     def reset_after_fork(self) -> None:
-        """Forget all calls, in a forked child: their threads do not exist there."""
+        """Forget all calls in a forked child, where their threads do not exist."""
         self.lock = threading.Lock()
         if self.calls:
-            self.hold.restore_original_limits()
+            self.limiter.restore_original_limits()
         self.calls = self.busy = 0
 
 
@@ -144,7 +144,7 @@ def run_together(work: Callable[[Iterator[Task]], None], tasks: Iterable[Task], 
     futures = [POOL.executor.submit(job) for _ in range(helpers)]
     job()
     for future in futures:
-        if not future.cancel():  # in a nested call all threads may be waiting
+        if not future.cancel():  # a job that has not started may never start: all threads of the pool may be waiting
             future.result()
     if failures:
         raise failures[0]
