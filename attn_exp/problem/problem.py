@@ -1,7 +1,7 @@
 """The problem of a run: the input that all variants share, and its division into heads.
 
-A setting with the value `model` is left to the model of the run. Such settings are filled in first, from the forward
-pass of that model.
+A setting with the value `model` comes from the model of the run. Such settings are filled in first, by a forward pass
+of that model.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def make_late_problem(config: Config, given: Input) -> Problem:
     q, k, v, weights = (given.stages.get(name) for name in ("q", "k", "v", "weights"))
     if q is not None and k is not None and q.shape[1] % k.shape[1]:
         raise UserError(f"embeddings.q has {q.shape[1]} numbers per query, not a multiple of the {k.shape[1]} per key")
-    keys = len(k) if k is not None else weights.shape[1]  # type: ignore[union-attr] # one is there
+    keys = len(k) if k is not None else weights.shape[1]  # type: ignore[union-attr] # there are weights if no k
     rows = len(q) if q is not None else len(weights)  # type: ignore[arg-type] # as above
     if v is not None and len(v) != keys:
         raise UserError(f"embeddings.v has {len(v)} rows; expected one for each of {keys} keys")
@@ -268,7 +268,7 @@ def pool_heads(split: Array, heads: Heads) -> Array:
     return np.asarray(groups.mean(axis=-3).astype(split.dtype))
 
 
-# Settings left to the run's model
+# Settings that come from the run's model
 
 
 @dataclass
@@ -294,10 +294,10 @@ class Pass:
 
 
 def fill_in_from_model(config: Config, under_way: Pass | None = None) -> Config:
-    """Return the configuration with the settings that are left to a model filled in from one of its layers.
+    """Return the configuration, with the settings that come from a model filled in from one of its layers.
 
-    If no setting is left to a model, `config` is returned unchanged. `under_way` is the pass of the previous point of a
-    sweep, if there is one.
+    If no setting comes from a model, `config` is returned unchanged. `under_way` is the forward pass of the previous
+    point of a sweep, if there is one.
 
     Raises:
         UserError: no model is chosen, or it cannot be read.
@@ -309,7 +309,7 @@ def fill_in_from_model(config: Config, under_way: Pass | None = None) -> Config:
         return config
     if config.model.family is None:
         raise UserError(
-            f"{names[0]}={LEFT} is left to a model, but none is chosen; choose one: model=bert model.path=DIR"
+            f"{names[0]}={LEFT} comes from a model, but none is chosen; choose one: model=bert model.path=DIR"
         )
     from attn_exp.problem import models  # noqa: PLC0415 - most runs have none
 
@@ -317,7 +317,7 @@ def fill_in_from_model(config: Config, under_way: Pass | None = None) -> Config:
 
 
 def left_to_model(settings: Any) -> list[str]:
-    """Return the names of the settings that are left to a model; `settings` is a `Config` or its plain values."""
+    """Return the names of the settings that come from a model; `settings` is a `Config` or its plain values."""
     sources = {name: get_setting(get_setting(settings, name), "source") for name in ("embeddings", "projections")}
     groups = {"embeddings": sources["embeddings"], "mask": get_setting(settings, "mask")}
     groups["position"] = get_setting(settings, "position")

@@ -29,10 +29,10 @@ from attn_exp.problem.drawing import (
     Distribution,
     RandomSource,
     choose_source,
+    find_seed,
     is_plain,
     next_array,
     read_matrix,
-    spell_seed,
 )
 
 if TYPE_CHECKING:
@@ -122,9 +122,9 @@ def require_rows(name: str, matrix: Array, meaning: str, size: int, transposed: 
 
 
 def shape_of(name: str, arrays: Arrays, settings: Projections, inputs: Inputs, head: int) -> tuple[int, int]:
-    """Return the shape of a matrix; for a bias, that of the matrix it belongs to.
+    """Return the shape of a matrix; for a bias, the shape of the matrix it belongs to.
 
-    The columns are counted in `arrays`, or given by the settings if the matrix does not exist yet.
+    The number of columns is that of the matrix in `arrays`, or if there is none yet, that in the settings.
     """
     columns = widths(settings, inputs.width())
     columns |= {key[-1]: array.shape[1] for key, array in arrays.items() if key in MATRICES}
@@ -159,7 +159,7 @@ def make_array(settings: Projections, name: str, rows: int, columns: int, random
 
 
 def recover_matrices(printed: Mapping[str, Any], inputs: Inputs, random_source: RandomSource) -> dict[str, Array]:
-    """Return each matrix W of which a document prints only the product `x W`, by solving `x W = product`."""
+    """Return each matrix W for which a document prints only the product `x W`: the solution of `x W = product`."""
     arrays = {}
     for name, product in printed.items():
         x = inputs.of(name)
@@ -189,9 +189,9 @@ def draw_in_order(
 ) -> dict[str, Array]:
     """Return the arrays that a generator draws one after another; empty if the settings name no generator.
 
-    The setting `order_per_head` lists the arrays that are drawn head by head, and `order` those drawn whole, after
-    them. The default order is W_q, W_k, W_v, W_o, then the biases, if any. A new `nn.Linear` draws each bias right
-    after its matrix. The default order leaves out `defined` arrays.
+    The arrays in the setting `order_per_head` are drawn first, head by head. Then the arrays in `order` are drawn, each
+    in one piece. By default, the order is W_q, W_k, W_v, W_o and then the biases, if any, without `defined` arrays.
+    With `torch_linear`, each bias is drawn right after its matrix.
 
     Raises:
         UserError: a name is unknown, the generator or seed is invalid, or the heads do not divide a width.
@@ -218,9 +218,9 @@ def draw_in_order(
 def find_stream(settings: Projections, random_source: RandomSource) -> Stream | None:
     """Return the stream that draws all projections in order; None if each array has its own stream.
 
-    It belongs to the generator of the projections if they set one, or else to that of the run.
+    The generator is that of the projections if they set one, otherwise that of the run.
     """
-    generator, seed, key = spell_seed(settings, "projections")
+    generator, seed, key = find_seed(settings, "projections")
     if settings.source in LAYERS:
         if generator not in (None, "torch"):
             raise UserError(f"projections.generator={generator}: {settings.source} can be drawn only by torch")

@@ -41,7 +41,7 @@ def find_source(setting: str) -> Source:
 def source_settings(settings: Embeddings) -> dict[str, Any]:
     """Return the value of each setting that selects a source.
 
-    With `text`, the distribution selects none: it is then that of the word vectors.
+    If `text` is set, the distribution does not select a source: it applies to the word vectors.
     """
     values = {"file": settings.file, "vectors": settings.vectors, "text": settings.text}
     values["distribution"] = settings.distribution if settings.text is None else None
@@ -131,7 +131,7 @@ class Input(NamedTuple):
 
     - `stages`: the arrays by name: x; or q and k, or weights, both perhaps with v.
     - `tokens`: the names of the rows of x, if there is x.
-    - `named`: the token names in the settings or the file, or their number, or None.
+    - `named`: the token names in the settings or the file, or the number of tokens, or None.
     - `memory`: the vectors and the token names of the memory, if there is one.
     """
 
@@ -223,8 +223,8 @@ def complete_memory(memory: Embeddings, d_model: int | None, distribution: str |
     selected = list(source_settings(memory))
     if memory.distribution is None and (not selected or memory.text is not None):
         memory = replace(memory, distribution=distribution or "normal")
-    open_width = not selected or "d_model" in find_source(selected[0]).needs
-    return replace(memory, d_model=d_model) if open_width and memory.d_model is None else memory
+    needs_width = not selected or "d_model" in find_source(selected[0]).needs
+    return replace(memory, d_model=d_model) if needs_width and memory.d_model is None else memory
 
 
 def read_memory(
@@ -245,10 +245,10 @@ def read_memory(
 
 
 def key_names(memory: Embeddings, count: int) -> tuple[str, ...]:
-    """Return the names of keys that are given as an array; the settings of the memory may then only name tokens.
+    """Return the names of keys that are given as an array, from the settings of the memory.
 
     Raises:
-        UserError: the memory sets anything else, or the numbers of names and keys differ.
+        UserError: the memory sets anything other than names, or the numbers of names and keys differ.
     """
     if memory.text is not None:
         memory = replace(memory, tokens=registry.module(__name__, "words").list_words(memory.text), text=None)

@@ -1,4 +1,4 @@
-"""Read x from a file, with its token names if it has any; or q, k and v; or weights and v."""
+"""Read x from a file, with token names if there are any; the file may also start from q, k and v, or weights and v."""
 
 from __future__ import annotations
 
