@@ -124,7 +124,7 @@ def prepare(
 ) -> tuple[Config, Problem, tuple[Settled, ...]]:
     """Return the settings of the run, the problem, and the settled variants.
 
-    The settings are completed with those of the model, if there is one.
+    If settings come from a model, they are filled in.
 
     Raises:
         UserError: as for `compare`.
@@ -188,7 +188,7 @@ def measure_distances(variants: Sequence[Settled], traces: Mapping[str, Trace]) 
         yield Distance(one.name, other.name, **{column: values[0] for column, values in columns.items()})
 
 
-# Points of a sweep that differ only in their seed, computed at once, with the same rows as `tabulate` gives for each
+# Compute all points of a sweep that differ only in their seed at once; their rows equal those of `tabulate`
 
 MOST_ENTRIES, MOST_POINTS = 2**19, 256
 """Limits of a stack: the number of entries of its largest arrays (4 MiB each), and the number of points."""

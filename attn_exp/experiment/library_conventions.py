@@ -62,7 +62,7 @@ class Convention:
     `knows_filler`: whether `bottom_right` means the last key before the padding.
     `empty`: the result of a row without keys: `zeros`, `nan` or the `mean` of all values. A name in `SUBTRACTED`, such
         as `less_1e9`, means the softmax of the row's scores minus that number, in the dtype of the softmax.
-    `softmax_dtype`: the dtype of the softmax; None means that of the input.
+    `softmax_dtype`: the dtype of the softmax; None means the dtype of the input.
     `caps_last`: whether logits are capped after masking.
     `tiled`: whether query head i takes the key/value head `i mod g`.
     """

@@ -21,7 +21,7 @@ from attn_exp.problem.projections import MATRICES, widths
 from attn_exp.processes import format_duration
 
 FLOAT_BYTES, NAME_BYTES = 8, 150
-"""The bytes of a float64, and those of a token's name in memory and on disk."""
+"""The number of bytes of a float64, and of a token's name in memory and on disk."""
 
 SMALL, GIB = 1 << 26, 1 << 30
 """Up to `SMALL` bytes always fit, so the free memory is not queried. `GIB` is one GiB in bytes."""

@@ -134,7 +134,7 @@ def compare_with_document(
 
 
 def run_own_inputs(entry: Published, config: Config, variant: Settled) -> tuple[Settled, Problem, Trace]:
-    """Run a variant with one head on the inputs of an entry, instead of those of the document."""
+    """Run a variant with one head on the inputs of an entry, instead of the document's inputs."""
     own_config = replace(
         config, embeddings=Embeddings(**entry.inputs), projections=Projections(source="none"), draws=None
     )

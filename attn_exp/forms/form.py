@@ -72,7 +72,7 @@ class Form:
         return self.attend if attend is None else functools.partial(attend, tell=tell)
 
     def computed_in(self, dtype: Any = np.float64) -> np.dtype[Any]:
-        """Return the dtype in which the form computes: that of its input, or its own dtype if that is coarser.
+        """Return the dtype in which the form computes: the input's dtype, or the form's own dtype if it is coarser.
 
         Whether two outputs differ only by rounding is judged in this dtype.
         """

@@ -78,9 +78,8 @@ def make_session(inputs: dict[str, Array], rules: Rules) -> Any:
     graph = helper.make_graph([node], "attention", values, [output])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = (
-        default_threads()
-    )  # its default is all cores, even those that the process may not use
+    # by default it uses all cores, even those that the process may not use
+    options.intra_op_num_threads = default_threads()
     options.log_severity_level = 4  # errors are raised, so they need not also be printed
     return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
 

@@ -168,7 +168,7 @@ class Setup:
     - `heads`, `groups`: the numbers of query heads and of key/value heads.
     - `rows`, `keys`: the numbers of queries and of keys.
     - `size`: the size of a head, d.
-    - `width`: the width of x, or if heads are given, that of all query heads side by side.
+    - `width`: the width of x; if heads are given, the width of all query heads side by side.
     - `past`, `independent`: as in `Given`.
     - `batched`: whether the arrays have a batch axis.
     - `region`: the logits to compute; None for all.
@@ -204,7 +204,7 @@ class Setup:
 
     @property
     def grid(self) -> Grid:
-        """The grid of the logits `[... h t s]`: `region` if it is set, otherwise that of the whole problem."""
+        """The grid of the logits `[... h t s]`: `region` if it is set, otherwise the grid of the whole problem."""
         if self.region is not None:
             return self.region
         return whole_grid(self.rules, self.heads, self.rows, self.keys, batches=self.batch if self.batched else None)

@@ -301,7 +301,7 @@ MISTAKES = {
         stage="masked",
         changes=(
             change_each(Causal, lambda mask: None),
-            # in code whose causal mask is a window
+            # the code implements the causal mask as a window
             together(change_each(Causal, lambda mask: None), change_each(Window, lambda mask: None)),
         ),
         needs=("causal",),

@@ -111,13 +111,13 @@ def fill_in_qkv(problem: Problem) -> Problem:
 def project_qkv(problem: Problem, encode: Callable[[Array], Array] = lambda x: x) -> tuple[Array, Array, Array]:
     """Return q, k and v, projected from x and from the memory, if there is one; `encode` changes both of them first.
 
-    `q = x W_q` has only the new tokens. `k = x W_k` and `v = x W_v` have all tokens, or those of the memory.
+    `q = x W_q` has only the new tokens. `k = x W_k` and `v = x W_v` have all tokens; if there is a memory, its tokens.
     """
     assert problem.x is not None
     x = encode(problem.x)
-    source = x if problem.memory is None else encode(problem.memory)
+    key_source = x if problem.memory is None else encode(problem.memory)
     q = project_side("q", x[..., problem.past :, :], problem.projections)
-    return q, project_side("k", source, problem.projections), project_side("v", source, problem.projections)
+    return q, project_side("k", key_source, problem.projections), project_side("v", key_source, problem.projections)
 
 
 def make_late_problem(config: Config, given: Input) -> Problem:
@@ -177,7 +177,7 @@ def names_with_past(tokens: tuple[str, ...] | int | None, past: int, keys: int) 
     If only the new tokens have names, the past tokens are called `past0`, `past1` and so on.
 
     Raises:
-        UserError: the number of names is neither that of all tokens nor that of the new ones.
+        UserError: the number of names is neither the number of all tokens nor the number of new tokens.
     """
     count = tokens if isinstance(tokens, int) else keys if tokens is None else len(tokens)
     if count not in (keys, keys - past):

@@ -124,7 +124,7 @@ def require_rows(name: str, matrix: Array, meaning: str, size: int, transposed: 
 def shape_of(name: str, arrays: Arrays, settings: Projections, inputs: Inputs, head: int) -> tuple[int, int]:
     """Return the shape of a matrix; for a bias, the shape of the matrix it belongs to.
 
-    The number of columns is that of the matrix in `arrays`, or if there is none yet, that in the settings.
+    The columns are counted in the matrix in `arrays`; if it does not exist yet, the settings give their number.
     """
     columns = widths(settings, inputs.width())
     columns |= {key[-1]: array.shape[1] for key, array in arrays.items() if key in MATRICES}
@@ -152,8 +152,8 @@ def make_array(settings: Projections, name: str, rows: int, columns: int, random
         return (default_spread if settings.spread is None else settings.spread) * numbers
     if name in ("W_k", "W_v") and rows != columns:
         raise UserError(
-            f"projections=identity leaves vectors as they are: those of the memory have {rows} numbers, those of x "
-            f"{columns}; choose projections=normal"
+            f"projections=identity needs a memory as wide as x, but its vectors have {rows} numbers, and those of x "
+            f"have {columns}; choose projections=normal"
         )
     return np.eye(*shape) if name in MATRICES else np.zeros(shape)
 

@@ -1,7 +1,7 @@
 """The reference: attention in scalar loops, with sums that are rounded once.
 
 It was derived from the definition, independently of the forms, and shares only the rules with them. Every sum equals
-that of `math.fsum`, which rounds once, so the result is as close to the exact one as double precision allows.
+the result of `math.fsum`, which rounds once, so it is as exact as double precision allows.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class Rules:
     Some fields:
 
     - `offset`: the position of the first query among the keys: an integer, or one integer per example, `[b]`.
-    - `softmax_dtype`: the dtype of the normalizer in forms that round stage by stage; None keeps that of the input.
+    - `softmax_dtype`: the dtype of the normalizer in forms that round stage by stage; None keeps the input's dtype.
     - `bend_last`: whether `bend` comes after biases and masks, as in old code. A soft-cap then makes -inf finite, so
       hidden keys get weight.
     """

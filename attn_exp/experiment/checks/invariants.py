@@ -72,6 +72,7 @@ class Case:
 
 
 def refuse_if(*reasons: tuple[bool, str]) -> None:
+    """Raise NotApplicableError with the first text whose condition is true."""
     for text in (text for holds, text in reasons if holds):
         raise NotApplicableError(text)
 
@@ -167,8 +168,8 @@ def decoding(case: Case) -> Answer:
 def logit_shift(case: Case) -> Answer:
     """Adding a constant to every logit changes nothing if the weights of a row sum to 1.
 
-    The `exp` of one constant overflows, and that of the other underflows. So code that does not subtract the largest
-    logit fails.
+    There are two constants: the `exp` of one overflows, and the `exp` of the other underflows. So code that does not
+    subtract the largest logit fails.
     """
     normalizer = case.rules.normalizer
     is_shift_dependent = not normalizer.ignores_shift or any(rule.extra(0) is not None for rule in case.rules.scores)

@@ -165,7 +165,7 @@ def total_variation(p: Array, q: Array) -> Array:
 
 
 def mean_divergence(divergence: Callable[[Array, Array], Array], subject: Subject) -> float:
-    """Return the mean divergence between the weights of the baseline row and those of a variant, over all queries.
+    """Return the mean divergence between the weights of the baseline row and of a variant, over all queries.
 
     `divergence` takes the weights of the baseline row first. A query is left out if it sees no key in one of the two.
 

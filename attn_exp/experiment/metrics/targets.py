@@ -57,7 +57,7 @@ def at_distance(weights: Array, steps: int, offset: int = 0) -> float:
 
 
 def relative_positions(weights: Array, offset: int) -> Array:
-    """Return the position of each key minus that of each query, `[t s]`."""
+    """Return the position of each key minus the position of each query, `[t s]`."""
     return np.arange(weights.shape[-1]) - np.arange(weights.shape[-2])[:, None] - offset
 
 
@@ -122,7 +122,7 @@ def measure_patterns(
 ) -> dict[str, Array]:
     """Return the strength of every pattern in every head, `[h]` by name; NaN if no token can show the pattern.
 
-    `weights` is `[h t s]`, and `tokens` are those of the keys. `is_cross_attention` means that queries come from
+    `weights` is `[h t s]`, and `tokens` names the keys. `is_cross_attention` means that queries come from
     another input, so that no key is next to a query or before it. `broad` counts keys with a nonzero weight as visible.
     """
     steps, nowhere = relative_positions(weights, offset), np.full(len(weights), np.nan)
