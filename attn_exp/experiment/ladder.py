@@ -120,6 +120,7 @@ def climb_ladder(
     if len(start.chosen["mask"]) < 2:
         start = start._replace(chosen={**start.chosen, "mask_join": end.chosen["mask_join"]})
     weight_count = max(rung.chosen["head"] for rung in (start, end)) * len(problem.tokens) * problem.keys
+    # rungs of a small problem keep the form that both rows have; otherwise they use the plainest form
     keeps_form = start.form == end.form and weight_count <= SMALL and not forms.is_own(start.form)
     form = start.form if keeps_form else forms.form(start.form).plainest
 

@@ -59,6 +59,7 @@ class Sums(NamedTuple):
 def cut_block(operands: Operands, task: Task, scratch: Scratch, keys: slice | None = None) -> Block:
     """Return the part of the operands that a task needs, restricted to `keys` if given."""
     queries = operands.q[task]
+    # several query heads share the keys, and the task has all of their few queries
     joined = queries.shape[2] > 1 and queries.shape[3] == operands.shape.rows <= LEAST_ROWS
     q = scale_queries(queries, operands.rules.scale, joined, scratch)
     span = find_span(operands, task)
@@ -219,6 +220,7 @@ def anchor_runs(block: Block) -> Iterator[tuple[Run, Array, Array, Array]]:
 
 
 def compute_sums(block: Block, context: Array) -> Sums:
+    """Return the sums, computed quickly, or safely if precision was lost; `context` is memory for the quick context."""
     sums = sum_quickly(block, context)
     return sums if keeps_precision(sums.total) and all_finite(sums.context) else sum_safely(block)
 
@@ -302,6 +304,7 @@ def summarize_block(block: Block, key_edges: Array) -> tuple[Sums, RowStatistics
 
 
 def divide_by_total(sums: Sums, moment: Array, first_key: Array, cells: Array) -> RowStatistics:
+    """Divide the sums of each row by its total, in which the extra logit counts if there is one."""
     anchor = np.where(np.isneginf(sums.anchor), 0, sums.anchor)
     top = anchor if sums.extra is None else np.maximum(sums.anchor, sums.extra)
     log_factor = np.maximum(sums.anchor - top, np.finfo(moment.dtype).min)
