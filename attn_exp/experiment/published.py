@@ -59,7 +59,7 @@ def strip_wrapper(text: str) -> str:
 
 
 def parse_numbers(text: str, digits: int | None = None) -> tuple[Array, Array]:
-    """Return the numbers in printed text in reading order, and half a unit of each one's last digit.
+    """Return the numbers in printed text in reading order, and for each number half a unit of its last digit.
 
     NumPy prints all numbers of an array with as many decimals as the longest one needs, and then drops trailing zeros.
     So all numbers have as many decimals as the longest: next to 0.309, 0.16 means 0.160. A number with an exponent has

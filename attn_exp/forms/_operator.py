@@ -47,7 +47,7 @@ NO_WINDOW = (-1, -1)
 
 @dataclass(frozen=True)
 class Arranged:
-    """The inputs in one layout, and what is needed to give the output the layout that they had.
+    """The inputs in one layout, and what is needed to return the output in their original layout.
 
     - `query`, `key`, `value`: `[b h t d]`, `[b g s d]`, `[b g s e]`, past keys and values included.
     - `past`: the number of past keys.
@@ -81,7 +81,8 @@ class Traced(NamedTuple):
 
     - `logits` (scaled), `capped`, `masked`, `weights`: `[b h t s]`, ONNX's `qk_matmul_output` in modes 0, 1, 2 and 3.
     - `output`: what `attention` returns.
-    - `present_key` `[b g s d]`, `present_value` `[b g s e]`: past and new keys and values, the past of the next call.
+    - `present_key` `[b g s d]`, `present_value` `[b g s e]`: past and new keys and values, which the next call takes as
+      its past.
     """
 
     logits: Array | None
@@ -374,11 +375,6 @@ def arrange(
 
 
 def read_array(value: Any, name: str) -> Array:
-    """Return an argument as an array.
-
-    Raises:
-        ValueError: its rows have different lengths.
-    """
     try:
         return np.asarray(value)
     except ValueError as error:
@@ -449,11 +445,6 @@ def read_softcap(softcap: float) -> list[Score]:
 
 
 def read_number(value: Any, name: str) -> float:
-    """Return an argument as a finite number.
-
-    Raises:
-        ValueError: it is not a finite number.
-    """
     is_scalar_array = isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.kind in "iuf"
     if not is_scalar_array and (
         isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating)

@@ -27,9 +27,9 @@ Step = Callable[..., Any]
 class Norm:
     """A norm along the last axis: `(z - mean) / sqrt(var + eps) * gain + shift`.
 
-    - `kind`: "LayerNorm" is the formula above. "RMSNorm" has no mean, and the mean of squares is its var. "L2" divides
-      by the length, or by `eps` if that is larger. "GroupNorm" takes mean and var over all tokens, for each of `groups`
-      groups of features. "affine" only applies gain and shift.
+    - `kind`: "LayerNorm" is the formula above. "RMSNorm" subtracts no mean, and its var is the mean of squares. "L2"
+      divides by the length, or by `eps` if `eps` is larger. "GroupNorm" takes mean and var over all tokens, for each of
+      `groups` groups of features. "affine" only applies gain and shift.
     - `gain`, `shift`: `[m]`, or for heads `[h 1 d]`.
     - `eps`: the number in the formula.
     - `groups`: the number of groups of "GroupNorm".

@@ -28,7 +28,7 @@ class Problem:
     """Token names, and the arrays that the computation starts from; arrays of earlier stages are None.
 
     - `tokens`: the names of the queries' tokens, without past tokens.
-    - `key_tokens`: the names of the keys' tokens: of the memory if there is one, else of past tokens and then `tokens`.
+    - `key_tokens`: the names of the keys' tokens: the tokens of the memory, or without one, past tokens and `tokens`.
     - `x`: the vectors `[t m]`, past tokens included.
     - `q` `[t d]`, `k` `[s d]`, `v` `[s e]`: queries, keys and values, their heads side by side.
     - `weights`: `[t s]`, if the computation starts from them.

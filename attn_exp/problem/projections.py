@@ -4,8 +4,8 @@
 
 1. The settings define it: written out, in a file, or as a printed product (`read_document`).
 2. The setting `draws` draws it.
-3. A generator draws several arrays one after another (`draw_in_order`). The order is that in which a notebook creates
-   them, or that in which PyTorch initializes a new layer.
+3. A generator draws several arrays one after another (`draw_in_order`), in the order in which a notebook creates them,
+   or in which PyTorch initializes a new layer.
 4. It is drawn from its own random stream, or is the identity or zeros (`make_array`).
 
 PyTorch's `Linear` stores its weight `[outputs inputs]` and computes `x W^T + b`. The arrays here are transposed,
@@ -98,7 +98,7 @@ def project(
 
 
 def read_document(settings: Projections, inputs: Inputs, head: int, random_source: RandomSource) -> dict[str, Array]:
-    """Return the arrays that the settings define: read from a file, written out, or recovered. A bias is one row."""
+    """Return the arrays that the settings define: written out, in a file, or as printed products; a bias is one row."""
     arrays = {}
     if settings.file is not None or not all(map(is_plain, settings.given.values())):
         from attn_exp.problem import from_files  # noqa: PLC0415 - most runs have none
@@ -218,7 +218,7 @@ def draw_in_order(
 def find_stream(settings: Projections, random_source: RandomSource) -> Stream | None:
     """Return the stream that draws all projections in order; None if each array has its own stream.
 
-    The generator is that of the projections if they set one, otherwise that of the run.
+    If the projections have their own generator, it is the stream of that generator, otherwise the stream of the run.
     """
     generator, seed, key = find_seed(settings, "projections")
     if settings.source in LAYERS:
@@ -297,9 +297,9 @@ def draw_multi_head_attention(stream: Stream, size: int, biases: bool, key_size:
     """Draw the projections of a new `nn.MultiheadAttention(size, heads, bias=biases)`.
 
     PyTorch draws the output projection first, like any `Linear`. Then it draws one matrix `[3 size, size]` of queries,
-    keys and values, uniform within `sqrt(6 / (size + 3 size))`. Every bias is zero; the output's is drawn and then
-    set to zero. If keys and values have another size (`kdim=key_size, vdim=key_size`), PyTorch draws three matrices
-    one after another instead of the fused one.
+    keys and values, uniform within `sqrt(6 / (size + 3 size))`. Every bias is zero; the bias of the output is drawn,
+    and then set to zero. If keys and values have another size (`kdim=key_size, vdim=key_size`), PyTorch draws three
+    matrices one after another instead of the fused one.
     """
     output = draw_linear_weight(stream, size, size)
     if biases:

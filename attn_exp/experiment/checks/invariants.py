@@ -72,7 +72,7 @@ class Case:
 
 
 def refuse_if(*reasons: tuple[bool, str]) -> None:
-    """Raise NotApplicableError with the first text whose condition is true."""
+    # the first text whose condition is true
     for text in (text for holds, text in reasons if holds):
         raise NotApplicableError(text)
 

@@ -28,8 +28,8 @@ rounding, up to `SUSPICIOUS` it is suspicious, and above that the function is a 
 class Record:
     """One stage of one variant in one dtype.
 
-    `error`: the largest difference from the exact stage. That is computed from the same rounded inputs in float64, or
-        in `longdouble` if the dtype is float64.
+    `error`: the largest difference from the exact stage. The exact stage is computed from the same rounded inputs in
+        float64, or in `longdouble` if the dtype is float64.
     `plain_error`: the error of the plainest form in this dtype, but at least half an ulp of the largest number.
     `ratio`: `error / plain_error`.
     `verdict`: the ratio in words.

@@ -79,9 +79,8 @@ def passes_assert_close(answer: Array, expected: Array, dtype: str = "float64") 
 def ulp_distances(answers: Array, expected: Array) -> Array:
     """Return the largest distance in ulp (units in the last place) for each of n arrays, `[n ...] -> [n]`.
 
-    The distance is the difference of the integers that `rank_floats` gives. Source:
-    Goldberg 1991, "What Every Computer Scientist Should Know About Floating-Point Arithmetic";
-    `numpy.testing.assert_array_max_ulp`.
+    The distance is the difference of the integers that `rank_floats` gives. Source: Goldberg 1991, "What Every Computer
+    Scientist Should Know About Floating-Point Arithmetic"; `numpy.testing.assert_array_max_ulp`.
     """
     ranks = [rank_floats(array.astype(answers.dtype)) for array in (answers, expected)]
     high, low = np.maximum(*ranks), np.minimum(*ranks)

@@ -78,8 +78,8 @@ class Split(NamedTuple):
 def split_weights(comparison: Comparison, variant: str) -> Split | None:
     """Split a variant's weights into the parts of `softmax(multiplier * scores + rest)`.
 
-    Return None if the form did not compute the scores, or if the weights are not such a softmax. This is the case if a
-    rule changes logits nonlinearly or adds an extra logit, or if a mistake makes the logits no multiple of the scores.
+    Return None if the form did not compute the scores, or if the weights are not such a softmax. They are not if a rule
+    changes logits nonlinearly or adds an extra logit, or if a mistake makes the logits no multiple of the scores.
     """
     trace = comparison.traces[variant]
     if trace.scores is None or trace.logits is None or trace.masked is None or trace.weights is None:

@@ -74,8 +74,8 @@ def largest_weight(weights: Array) -> Array:
 def normalized_entropy(weights: Array, allowed: Array) -> Array:
     """Return `entropy / ln n` of each row with n > 1 allowed keys: 0 if one has all the weight, 1 if all are equal.
 
-    Rows with fewer keys are left out. Source: Clark et al. 2019, "What Does BERT Look At?", section 3.3, whose entropy
-    we divide by its maximum.
+    Rows with fewer keys are left out. Source: Clark et al. 2019, "What Does BERT Look At?", section 3.3; here divided
+    by the maximum.
     """
     count = np.broadcast_to(allowed, weights.shape).sum(axis=-1)
     return np.asarray((entropy(weights) / np.log(np.maximum(count, 2)))[count > 1])

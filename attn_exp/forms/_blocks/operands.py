@@ -34,10 +34,10 @@ LINE = 64
 class Memory:
     """The working memory of one call, allocated from front to back; its thread keeps it for the next call.
 
-    The C library may return freed memory to the system. The next call then waits until the system has cleared the same
-    pages; with 64 tokens, that took two thirds of the time. Arrays that live no longer than a call are therefore cut
-    from a buffer that stays with the thread. Results are always newly allocated. A nested call, from a rule or from
-    `tell`, gets another buffer.
+    The C library may return freed memory to the system. If it does, the next call waits until the system has cleared
+    the pages that it gets back; with 64 tokens, this took two thirds of the time. Arrays that live no longer than a
+    call are therefore cut from a buffer that stays with the thread. Results are always newly allocated. A nested call,
+    from a rule or from `tell`, gets another buffer.
 
     - `most`: the number of bytes that a thread may keep; `keep_memory` changes it.
     - `idle`: the kept buffers of each thread.
@@ -109,7 +109,8 @@ class Scratch:
     - `tile`: room for a tile of logits.
     - `ones`: a vector of ones; sums over keys are products with it.
     - `memory`: further working memory.
-    - `patterns`: cached mask patterns, by the position of their keys relative to the queries, and their size.
+    - `patterns`: cached mask patterns. The key is the position of their keys relative to the queries, the number of
+      keys, and the number of queries.
     """
 
     tile: Array
@@ -135,7 +136,7 @@ class Operands:
 
     @property
     def softmax_dtype(self) -> np.dtype[Any]:
-        """The dtype to which logits are rounded before normalization, if coarser than their own."""
+        """The dtype of the normalizer: that of the rules if it is coarser than the dtype of q, otherwise that of q."""
         wanted = self.rules.softmax_dtype
         return self.q.dtype if wanted is None else coarser(self.q.dtype, np.dtype(wanted))
 

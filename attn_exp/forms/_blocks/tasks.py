@@ -36,8 +36,8 @@ LARGE = 2048
 def keys_per_tile(cache: int | None) -> int:
     """Return the number of keys in a tile of logits that takes half of a second-level cache.
 
-    If the cache is too small for half of the largest tile, the result is `LARGE`: smaller tiles would cost more in
-    products and overhead than they save by not reading from the next cache level.
+    If the cache is too small for half of the largest tile, the result is `LARGE`. A tile that fits such a cache would
+    slow down the products more than it speeds up reading.
     """
     keys = LARGE if cache is None else cache // 2 // (4 * ROWS)
     return LARGE if keys < LARGE // 2 else min(LARGE, 1 << keys.bit_length() - 1)

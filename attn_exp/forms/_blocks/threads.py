@@ -27,7 +27,7 @@ CPU = processes.processor_asker()
 
 
 def default_threads() -> int:
-    """Return the number of usable cores, or 1 in a worker process, whose siblings use the other cores."""
+    """Return the number of usable cores, or 1 in a worker process, because other workers use the other cores."""
     return 1 if multiprocessing.parent_process() is not None else usable_cores()
 
 
@@ -35,8 +35,8 @@ class Holder:
     """The process-wide limit of one BLAS thread.
 
     A BLAS has one thread count for the whole process, so overlapping calls share one limit: the first call sets it, and
-    the last call restores the old count. `calls` counts the calls under way. `busy` counts the threads at work in all
-    of them, so that concurrent calls share the cores.
+    the last call restores the old count. `calls` is the number of calls under way. `busy` is the number of threads that
+    work for all these calls, so that concurrent calls share the cores.
     """
 
     def __init__(self) -> None:
@@ -49,8 +49,8 @@ class Holder:
     def one_thread(self, wanted: int, insist: bool = False) -> Iterator[int]:
         """Limit every BLAS to one thread per call, and yield how many threads may call it in parallel.
 
-        A caller that insists gets the `wanted` number. Any other gets at most the number of cores that other calls
-        leave free, but at least one.
+        A caller that insists gets the `wanted` number. Any other caller gets no more threads than other calls leave
+        cores free, but at least one.
         """
         with self.lock:
             if self.calls == 0:
@@ -88,7 +88,7 @@ class Pool:
         self.renew()
 
     def renew(self) -> None:
-        """Start again without threads; a forked child must, because it has none."""
+        """Start again without threads, as a forked child must: the threads of its parent do not exist there."""
         self.threads: list[int] = []
         self.executor = ThreadPoolExecutor(MOST, initializer=self.record_thread)
         self.avoided: int | None = None

@@ -219,7 +219,7 @@ def are_texts(value: Any) -> bool:
 
 
 def make_list_entry(value: list[Any]) -> Entry:
-    """Return the entry of nested lists; if they are not an array of numbers, reading the numbers raises the error."""
+    """Return the entry of nested lists; if they are not an array of numbers, an error is raised when they are read."""
     try:
         array = np.array(value)
     except ValueError:

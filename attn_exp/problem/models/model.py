@@ -74,7 +74,7 @@ class Model:
     - `inputs`: yields the name, without that prefix, and the shape of each tensor that `embed` reads.
     - `embed`: returns the vectors `[t m]` that enter the first layer.
     - `block`: returns the structure of a layer.
-    - `rules`: returns `scale`, `mask` and `position` of the layer with that index, without defaults of `Layer`.
+    - `rules`: returns `scale`, `mask` and `position` of the layer with that index; `Layer` has defaults for them.
     - `takes`: `words` for token ids `[t]`, or `patches` for the patches `[n m]` or pixels `[c y x]` of an image.
     """
 

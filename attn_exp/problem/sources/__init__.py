@@ -129,7 +129,7 @@ LATER_STAGES = (*STAGES, "memory")
 class Input(NamedTuple):
     """The input of a problem: the names of its tokens, and the arrays that the computation starts from.
 
-    - `stages`: the arrays by name: x; or q and k, or weights, both perhaps with v.
+    - `stages`: the arrays by name: x; or q and k, and perhaps v; or weights, and perhaps v.
     - `tokens`: the names of the rows of x, if there is x.
     - `named`: the token names in the settings or the file, or the number of tokens, or None.
     - `memory`: the vectors and the token names of the memory, if there is one.

@@ -1,4 +1,4 @@
-"""Read x from a file, with token names if there are any; the file may also start from q, k and v, or weights and v."""
+"""Read the input from a file: x; or q, k and v; or weights and v; and the token names, if there are any."""
 
 from __future__ import annotations
 
