@@ -169,7 +169,7 @@ def cast(array: Array | None, dtype: Any) -> Any:
 # Time and peak memory
 
 TIMING_BUDGET = 0.005
-"""Seconds for timing all variants of a run together. A variant that takes longer than its share runs only once."""
+"""Seconds for timing all variants of a run, in equal parts. A variant that needs more than its part runs only once."""
 
 SLOW = 0.5
 """A variant that takes more seconds than this is not run again. Its time is the time that it took in the comparison.

@@ -29,7 +29,7 @@ Tell = Callable[[float], None] | None
 """A function that receives the fraction done; several threads call it."""
 
 LOGITS_PER_THREAD = 1 << 16
-"""Each thread must have at least this many logits to compute, or else fewer threads are faster."""
+"""If each thread had fewer logits to compute than this, fewer threads would be faster."""
 
 
 def attend(  # noqa: PLR0913 - four operands, and this form's own settings by keyword

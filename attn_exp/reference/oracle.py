@@ -220,7 +220,7 @@ def encode_rows(rows: Any, count: int, turn: Turn, offset: int) -> list[list[flo
 
 
 def compute_row_weights(question: Question, q: Any, k: Any, dots: Any, head: int, row: int) -> list[float]:
-    """Return the weights of one query, from the q and k of its head; `question.empty` decides if it sees no key."""
+    """Return the weights of one query, from the q and k of its head; if it sees no key, as `question.empty` says."""
     query_place = question.heads.query, head, row, row + int(question.rules.offset)
     weights = REFERENCES[question.weights](q, k, *query_place, question.rules, dots=dots)
     if any(weights) or reference.sees_key(len(k), *query_place, len(q), question.rules):

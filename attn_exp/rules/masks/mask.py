@@ -17,10 +17,8 @@ from attn_exp.rules.grid import Grid, Rule
 class Span(NamedTuple):
     """Bounds on the keys that some consecutive queries may see, as two half-open ranges of key indices.
 
-    - `some_start`, `some_stop`: outside this range, no key is seen by any of the queries. Blockwise forms skip these
-      keys.
-    - `every_start`, `every_stop`: in this range, every key is seen by all of the queries. Blockwise forms need no mask
-      for these keys.
+    - `some_start`, `some_stop`: none of the queries sees a key outside this range. Blockwise forms skip those keys.
+    - `every_start`, `every_stop`: all of the queries see every key in this range. Blockwise forms need no mask there.
 
     A mask that knows no bounds returns `Span(0, keys, 0, 0)`.
     """

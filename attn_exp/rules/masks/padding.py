@@ -1,4 +1,4 @@
-"""The padding mask: no query sees padding, which is every key beyond a length, or the keys that settings name."""
+"""The padding mask: no query sees padding keys, which lie beyond a length, or are named in the settings."""
 
 from __future__ import annotations
 
