@@ -1,8 +1,8 @@
 """Compare all variants of a run with the reference and with each other.
 
-`compare` does all of it in three parts. `prepare` builds the problem and settles the variants: it fills in all their
-settings. `tabulate` computes and measures them, and `complete` adds what a sweep does not need. `tabulate_seeds` does
-the work of `tabulate` for many seeds at once.
+`compare` does this in three parts. `prepare` builds the problem, and settles the variants: it fills in all their
+settings. `tabulate` computes and measures the variants. `complete` adds what a sweep does not need. `tabulate_seeds`
+does the work of `tabulate` for many seeds at once.
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ def tabulate(
 ) -> Comparison:
     """Compute a row for every variant of the configuration, and compare the variants with printed results.
 
-    A sweep needs no more than this; `complete` adds the rest. `under_way` is a forward pass of the run's model that the
+    This is all that a sweep needs; `complete` adds the rest. `under_way` is a forward pass of the run's model that the
     points of a sweep share. If `dtype` is coarser than float64, the inputs are first rounded to it. The expected
-    outputs are then computed in float64 from the rounded inputs, and the error covers all queries.
+    outputs are then computed in float64 from the rounded inputs, for all queries.
 
     Raises:
         UserError: as for `compare`.
@@ -124,7 +124,7 @@ def prepare(
 ) -> tuple[Config, Problem, tuple[Settled, ...]]:
     """Return the settings of the run, the problem, and the settled variants.
 
-    The settings are completed with those of the model, if there is one.
+    If settings come from a model, they are filled in.
 
     Raises:
         UserError: as for `compare`.
@@ -162,7 +162,7 @@ def compute_all(
 ) -> tuple[dict[str, Trace], dict[str, float], tuple[Settled, ...]]:
     """Compute every variant that is not refused; return the traces, the seconds for each, and the variants.
 
-    If the user's own code returned no result, `failed` of its variant says why.
+    If the user's own code returned no result, the field `failed` of its variant gives the reason.
     """
     traces = {variant.name: Trace() for variant in variants}
     seconds, failed = {}, dict[str, str]()
@@ -188,7 +188,7 @@ def measure_distances(variants: Sequence[Settled], traces: Mapping[str, Trace]) 
         yield Distance(one.name, other.name, **{column: values[0] for column, values in columns.items()})
 
 
-# Points of a sweep that differ only in their seed, computed at once, with the same rows as `tabulate` gives for each
+# Compute all points of a sweep that differ only in their seed at once; their rows equal those of `tabulate`
 
 MOST_ENTRIES, MOST_POINTS = 2**19, 256
 """Limits of a stack: the number of entries of its largest arrays (4 MiB each), and the number of points."""
@@ -210,8 +210,8 @@ class Rows(NamedTuple):
 def tabulate_seeds(config: Config, seeds: Sequence[int]) -> list[list[Rows]]:
     """Return the rows of each variant, in batches of seeds; `config` is the configuration of the first seed.
 
-    Every array gets a leading axis for the seeds, so that a column is measured for all seeds at once. A variant is also
-    computed for all seeds at once if `can_stack` allows it, and for one seed after the other if not.
+    Every array gets a first axis for the seeds, so that a column is measured for all seeds at once. If `can_stack`
+    allows it, a variant is also computed for all seeds at once, otherwise for one seed after another.
 
     Raises:
         CannotStackError: the points cannot be stacked; compute each of them separately.
@@ -228,7 +228,7 @@ def tabulate_seeds(config: Config, seeds: Sequence[int]) -> list[list[Rows]]:
 
 
 def count_points_per_stack(problem: Problem, variants: Sequence[Settled]) -> int:
-    """Return how many points a stack may have; fewer than 2 if the arrays are so large that stacking does not pay."""
+    """Return how many points a stack may have; fewer than 2 if the arrays are so large that stacking saves no time."""
     width = max((side.shape[1] for side in (problem.q, problem.k, problem.v) if side is not None), default=1)
     pairs = len(problem.tokens) * problem.keys
     largest = max(pairs * max(width, *(5 * variant.head for variant in variants)), problem.keys * width * width)

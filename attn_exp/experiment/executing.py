@@ -38,10 +38,10 @@ def execute(settled: Settled, problem: Problem) -> Trace:
 def compute_trace(
     settled: Settled, problem: Problem, weights: str, tell: Callable[[float], None] | None = None
 ) -> Trace:
-    """Return the trace of a variant, with as much of its weights as the setting `weights` asks for.
+    """Return the trace of a variant, with as much of its weights as the setting `weights` requests.
 
-    `full` keeps the matrix of each head, `blocks` only a summary of them, and `auto` what the form stores anyway.
-    If the problem has no values, the weights are its result and are kept in full.
+    `full` keeps the weights of each head, `blocks` only a summary of them, and `auto` what the form stores anyway.
+    If the problem has no values, the weights are its result, so all of them are kept.
     """
     kept = "full" if problem.v is None else weights
     trace = run_form(settled, problem, settled.member.keeping(kept, tell))
@@ -52,7 +52,7 @@ def compute_trace(
 
 
 def run_form(settled: Settled, problem: Problem, attend: Callable[..., Trace]) -> Trace:
-    """Run the problem through a form; through a recipe if the variant has mistakes."""
+    """Run a variant on a problem, with its form, or with a recipe if the variant has mistakes."""
     if settled.mistakes:
         return run_with_mistakes(settled, problem)
     if settled.own is not None and settled.own.layer:
@@ -65,7 +65,7 @@ def run_form(settled: Settled, problem: Problem, attend: Callable[..., Trace]) -
         stages = mix(Trace(v=v, weights=weights))
     else:
         stages = attend(q, k, v, settled.rules)
-    if settled.own is None:  # a user's own function decides what rows without keys give
+    if settled.own is None:  # a user's own function decides what a row without keys gives
         stages = replace_empty_rows(stages, settled.rules, settled.empty)
     if stages.context is None:
         return stages
@@ -80,7 +80,7 @@ def get_answer(trace: Trace) -> Array:
 
 
 def follows_steps(settled: Settled, problem: Problem) -> bool:
-    """Return whether a variant gives the same result as its recipe; kernels and library conventions may not."""
+    """Return whether a variant gives the same result as its recipe; kernels and library conventions may prevent it."""
     stages, trace = try_stages(make_recipe(settled), settled, problem) or {}, execute(settled, problem)
     actual, expected = stages.get("weights" if trace.output is None else "output", np.empty(0)), get_answer(trace)
     return actual.shape == expected.shape and np.allclose(actual, expected, rtol=1e-4, atol=1e-4, equal_nan=True)
@@ -118,9 +118,9 @@ def embed_positions(settled: Settled, problem: Problem) -> Problem:
 
 
 def first_position(settled: Settled, problem: Problem) -> int:
-    """Return the position of the first query: the number of past tokens, or if there are none, its offset in the keys.
+    """Return the position of the first query: the number of past tokens, or if there are none, the offset of the masks.
 
-    This may differ from the offset of the masks: a library may ignore the past in its masks, but positions count it.
+    If there are past tokens, the two may differ: a library may ignore the past in its masks, but positions include it.
     """
     return problem.past if problem.past else int(settled.rules.offset)
 
@@ -153,8 +153,7 @@ def float_info(dtype: Any) -> Any:
 def round_inputs(problem: Problem, dtype: Any) -> Problem:
     """Return the problem with its inputs rounded to a dtype.
 
-    If there is an x, q, k and v are projected again in that dtype, so that they have the rounding errors of a
-    projection too.
+    If there is an x, q, k and v are projected again in that dtype, so they include the rounding errors of a projection.
     """
     arrays = {name: cast(getattr(problem, name), dtype) for name in ("x", "memory", "q", "k", "v", "weights")}
     if problem.x is None:
@@ -170,11 +169,11 @@ def cast(array: Array | None, dtype: Any) -> Any:
 # Time and peak memory
 
 TIMING_BUDGET = 0.005
-"""Seconds for timing all variants of a run together. A variant that takes longer than its share runs only once."""
+"""Seconds for timing all variants of a run, in equal parts. A variant that needs more than its part runs only once."""
 
 SLOW = 0.5
-"""A variant that takes more seconds than this is not run again. Its time is then that of the comparison, and its peak
-memory is not measured, since tracing makes Python loops several times slower."""
+"""A variant that takes more seconds than this is not run again. Its time is the time that it took in the comparison.
+Its peak memory is not measured, since tracing makes Python loops several times slower."""
 
 
 def measure(
@@ -182,8 +181,8 @@ def measure(
 ) -> tuple[Timing, ...]:
     """Return the time and the peak memory of every variant that is not refused.
 
-    Each runs as often as its share of `TIMING_BUDGET` allows, and once more for its peak memory. `known_seconds` has
-    the time of each variant in an earlier run; those that were slow are not run again.
+    Each variant runs as often as its part of `TIMING_BUDGET` allows, and once more for its peak memory. `known_seconds`
+    has the time of each variant in an earlier run. A variant that was slow in that run is not run again.
     """
     runnable = [variant for variant in variants if not variant.refused]
     budget, seconds = TIMING_BUDGET / len(runnable), known_seconds or {}
@@ -208,7 +207,7 @@ def measure_one(settled: Settled, problem: Problem, budget: float, known_seconds
 
 
 def measure_peak_bytes(settled: Settled, problem: Problem) -> int:
-    """Return the peak of allocated bytes in a run of its own, since tracing is slow."""
+    """Return the peak of allocated bytes, in a separate run because tracing makes it slow."""
     tracemalloc.start()
     try:
         execute(settled, problem)
@@ -252,7 +251,7 @@ def make_input(settled: Settled, problem: Problem) -> Given:
 def compute_stages(recipe: Recipe, settled: Settled, problem: Problem, copies: int = 1) -> Stages:
     """Return every stage `[n h t ...]` of a problem, by name; n is the number of `copies`.
 
-    Copies of one problem are for a recipe that treats each of them differently.
+    Several copies are needed if a recipe treats each copy differently.
 
     Raises:
         ValueError: a step cannot be applied to these shapes.
@@ -300,7 +299,7 @@ def run_with_mistakes(settled: Settled, problem: Problem) -> Trace:
     recipe = fill_empty_rows(mistakes.apply_mistakes(settled.mistakes, make_recipe(settled)), settled.empty)
     try:
         return Trace(**{name: array[0] for name, array in compute_stages(recipe, settled, problem).items()})
-    except (ValueError, KeyError) as error:  # shapes, or a matrix that pooled heads lack
+    except (ValueError, KeyError) as error:  # KeyError: a mistake needs a matrix, but pooled heads are not projected
         raise UserError(
             f"mistake={settled.mistake} cannot be applied to the shapes of this run, so there is no output"
         ) from error
@@ -331,8 +330,8 @@ STEP_INPUTS = {
 def find_departures(settled: Settled, problem: Problem, trace: Trace) -> tuple[str, ...]:
     """Return the stages of a variant that do not follow from its earlier stages by the definition of attention.
 
-    The right steps are applied to the stages in the variant's own trace. So a mistake is reported only where it is
-    made, not in every later stage. A stage with the wrong shape is reported too.
+    The correct steps are applied to the stages in the variant's own trace. So a mistake is reported only at the stage
+    where it is made, not at every later stage. A stage with the wrong shape is reported too.
     """
     recipe, inputs_of, not_compared = (
         fill_empty_rows(make_recipe(settled), settled.empty),
@@ -341,7 +340,7 @@ def find_departures(settled: Settled, problem: Problem, trace: Trace) -> tuple[s
     )
     if any(isinstance(mask, AbsentMask) for mask in settled.rules.masks):
         recipe, not_compared = recipe.with_rules(masks=()), {"masked", "weights"}
-    if settled.rules.bend_last:  # then nothing is capped before the mask
+    if settled.rules.bend_last:  # nothing is capped before the mask
         inputs_of.pop("bent")
         not_compared.add("capped")
     recorded = {name: array[None] for name, array in trace.stages()}
@@ -352,7 +351,7 @@ def find_departures(settled: Settled, problem: Problem, trace: Trace) -> tuple[s
 
 
 def apply_to(recorded: Stages, step: Step, stages: Sequence[str], setup: Setup, *arguments: Any) -> Array:
-    """Apply a step to the recorded `stages`; to its own arguments if a stage is missing or has the wrong shape."""
+    """Apply a step to the recorded `stages`; if one is missing or has the wrong shape, to the step's own arguments."""
     replaced = [recorded.get(name, array) for name, array in zip(stages, arguments, strict=False)]
     try:
         return np.asarray(step(setup, *replaced, *arguments[len(replaced) :]))

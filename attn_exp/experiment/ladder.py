@@ -34,8 +34,8 @@ PIPELINE = (
     "position", "head", "kv_head", "scale", "score", "mask", "mask_join", "align", "normalizer",
     "output_projection", "convention", "mistake",
 )  # fmt: skip
-"""Settings in the order in which a ladder changes them. The form may change too: before all settings to the plainest
-form that computes the same function, and after them to the form of the other row."""
+"""Settings in the order in which a ladder changes them. The form may change too. Before the settings, it changes to the
+plainest form that computes the same function. After them, it changes to the form of the other row."""
 
 ALL_ORDERS_OF = 5
 """With up to this many settings to change, all orders are tried; with more, only one."""
@@ -73,8 +73,8 @@ the start row; None if that rung cannot be computed."""
 def build_ladders(comparison: Comparison) -> tuple[tuple[Step, ...], dict[tuple[str, int], Trace]]:
     """Return the steps from the baseline row to every other row, and the traces of the rungs between them.
 
-    Such a trace has only the weights and the output, and is left out if they are large. Its key is the variant and the
-    number of the step.
+    The key of a trace is the name of the variant and the number of the step. A trace has only the weights and the
+    output; if these are large, it is left out.
     """
     config, problem, rows = comparison.config, comparison.problem, dict[str, Rung]()
     for settled in (variant for variant in comparison.variants if not variant.refused):
@@ -120,6 +120,7 @@ def climb_ladder(
     if len(start.chosen["mask"]) < 2:
         start = start._replace(chosen={**start.chosen, "mask_join": end.chosen["mask_join"]})
     weight_count = max(rung.chosen["head"] for rung in (start, end)) * len(problem.tokens) * problem.keys
+    # rungs of a small problem keep the form that both rows have; otherwise they use the plainest form
     keeps_form = start.form == end.form and weight_count <= SMALL and not forms.is_own(start.form)
     form = start.form if keeps_form else forms.form(start.form).plainest
 
@@ -169,7 +170,8 @@ def walk_steps(
 ) -> Iterator[tuple[list[str], frozenset[str], Rung, Rung]]:
     """Yield each step between two rungs: the names of everything that changes, the changed settings, and both rungs.
 
-    The settings are the names without `form`. If a rung cannot be computed, the step to it is merged with the next one.
+    The changed settings are the same names without `form`. If a rung cannot be computed, the step to it is merged with
+    the next one.
     """
     differing_settings = list_differing(start.chosen, end.chosen)
     form_first, form_last = (
@@ -198,7 +200,7 @@ def find_or_compute(config: Config, problem: Problem, rows: Sequence[Rung], form
 
 
 def measure_all_orders(change: frozenset[str], other_changes: list[frozenset[str]], rung_with: FindRung) -> list[float]:
-    """Return how much a change affects the output, once for each subset of the other changes that may come before it.
+    """Return how much a change affects the output, for every subset of the other changes that can be made before it.
 
     A subset is left out if the rung before or after the change cannot be computed.
     """

@@ -17,8 +17,8 @@
 | `onnx_old` | may attend | first at first | NaN | input dtype |
 
 All except `onnx_old` cap logits before masking and give query head i the key/value head `i // (h / g)`. `onnx_old` is
-ONNX's reference code of version 1.19. Up to 1.21, it capped after masking; a cap then leaks weight to masked keys, so
-that every row has keys. Up to 1.19, it gave query head i the key/value head `i mod g`.
+ONNX's reference code of version 1.19. Up to 1.21, that code capped after masking: with a cap, masked keys get weight,
+so every row has keys. Up to 1.19, it gave query head i the key/value head `i mod g`.
 
 Scores minus 1e9 are rounded to the dtype of the layer, so the result of a row without keys depends on that dtype:
 
@@ -62,7 +62,7 @@ class Convention:
     `knows_filler`: whether `bottom_right` means the last key before the padding.
     `empty`: the result of a row without keys: `zeros`, `nan` or the `mean` of all values. A name in `SUBTRACTED`, such
         as `less_1e9`, means the softmax of the row's scores minus that number, in the dtype of the softmax.
-    `softmax_dtype`: the dtype of the softmax; None means that of the input.
+    `softmax_dtype`: the dtype of the softmax; None means the dtype of the input.
     `caps_last`: whether logits are capped after masking.
     `tiled`: whether query head i takes the key/value head `i mod g`.
     """
@@ -130,9 +130,9 @@ def convention(name: str) -> Convention:
 
 
 def mask_leaks(rules: Rules) -> bool:
-    """Return whether masked keys still get weight, because score rules applied after masking make their logits finite.
+    """Return whether masked keys get weight, because score rules that are applied after masking make -inf finite.
 
-    Every row then has keys.
+    If they do, every row has keys.
     """
     masked_logit = functools.reduce(lambda logit, rule: rule.bend(logit), rules.scores, -math.inf)
     return rules.bend_last and math.isfinite(masked_logit)
@@ -169,7 +169,7 @@ def sees_nothing(masked: Array) -> Array:
 
 
 def replace_empty_rows(stages: Trace, rules: Rules, empty: str) -> Trace:
-    """Return the stages of a form with the result that `empty` names (see `Convention`) in rows without keys."""
+    """Return the stages of a form; rows without keys get the result that `empty` names (see `Convention`)."""
     q, k, v = stages.q, stages.k, stages.v
     if empty == "zeros" or q is None or k is None or mask_leaks(rules):
         return stages

@@ -21,24 +21,24 @@ from attn_exp.problem.projections import MATRICES, widths
 from attn_exp.processes import format_duration
 
 FLOAT_BYTES, NAME_BYTES = 8, 150
-"""The bytes of a float64, and of the name of a token in memory and on disk."""
+"""The number of bytes of a float64, and of a token's name in memory and on disk."""
 
 SMALL, GIB = 1 << 26, 1 << 30
 """Up to `SMALL` bytes always fit, so the free memory is not queried. `GIB` is one GiB in bytes."""
 
 INPUTS, PROJECTIONS = 10, len(MATRICES) + 7
-"""How many arrays a run holds at once: of the size of x (x, q, k, v, contexts, outputs and write buffers), and of the
-size of a projection. The reference has W_o as lists of Python floats, which count as several arrays."""
+"""How many arrays are in memory at once: arrays of the size of x (x, q, k, v, contexts, outputs and write buffers), and
+arrays of the size of a projection. The reference has W_o as lists of Python floats, which count as several arrays."""
 
 FULL_MATRIX_SETTINGS = ("check", "dtype", "metrics")
 
 
 class Estimate(NamedTuple):
-    """How much memory some arrays of a run need, with the words for the message if that is too much.
+    """How much memory some arrays of a run need, and the parts of an error message in case it is too much.
 
     `size`: the number of bytes.
     `setting`: the setting that makes the arrays so large.
-    `purpose`: what they are for.
+    `purpose`: what the arrays are for.
     `instead`: what the user can do instead.
     """
 
@@ -73,7 +73,7 @@ def refuse_too_large_inputs(config: Config) -> None:
 
 
 def estimate_all(config: Config, size: tuple[int, int]) -> Iterator[Estimate]:
-    """Yield an estimate each for x, for the cross-attention memory, for the projections, and for the matrices.
+    """Yield the estimates for x, for the cross-attention memory, for the projections, and for the matrices.
 
     `size` is the number of rows and columns of x.
     """
@@ -117,7 +117,7 @@ def estimate_matrices(config: Config, rows: int, keys: int) -> Estimate:
 def count_matrix_bytes(variant: Variant, config: Config, rows: int, keys: int) -> int:
     if variant.form not in forms.names() and not forms.is_own(variant.form):
         return 0  # an unknown form is refused later
-    # with one of these settings, the matrix form runs twice, the second time in `longdouble`: five stages in each run
+    # with one of these settings, the form `matrix` runs twice, once in `longdouble`; each run has five stages
     is_compared = any(getattr(config, name) for name in FULL_MATRIX_SETTINGS)
     count = 10 if is_compared else max(forms.form(variant.form).matrices, int(config.weights == "full"))
     return count * FLOAT_BYTES * rows * keys * (variant.head or config.head)
@@ -167,9 +167,9 @@ class Progress:
     shown: float = 0.0
 
     def tell(self, text: str, parts: int, done: int, share: float = 0.0, last: bool = False) -> None:
-        """Show how far the work is: `done` of all `parts`, and a `share` of the next one.
+        """Show the progress: `done` of all `parts` are complete, and a fraction `share` of the next one.
 
-        Nothing is shown before a line is due, unless it is the `last`.
+        Nothing is shown before a new line is due, unless it is the `last` line.
         """
         now, is_terminal, fraction = monotonic(), self.stream.isatty(), (done + share) / max(parts, 1)
         wait = REDRAW if is_terminal else EVERY
@@ -190,7 +190,7 @@ class PointProgress(Progress):
     """The progress line of a sweep.
 
     `points`: the number of all points.
-    `cached`, `done`: how many were computed before, and how many since.
+    `cached`, `done`: how many points were computed earlier, and how many in this run.
     `failed`: how many points failed.
     """
 

@@ -1,9 +1,9 @@
 """Compute the table row of each variant: its error, distance from other variants, and spread of weights.
 
-Everything is computed for many problems at a time. They are the first axis of every stage and output, `[n ...]`: a
-sweep stacks the problems of its seeds, and a run is a stack of one. Means and sums run over the numbers of a problem in
-memory order, so that each problem gets exactly the same bits as if it were computed alone. To add a column, add a field
-to `Row` and a line here.
+Everything is computed for many problems at a time. The first axis of every stage and output is the problem, `[n ...]`.
+A sweep stacks the problems of its seeds, and a run is a stack of one. Means and sums run over the numbers of a problem
+in memory order, so each problem gets exactly the same bits as if it were computed separately. To add a column, add a
+field to `Row` and a line here.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def make_rows(
 
 
 def make_row(settled: Settled, config: Config, problem: Problem, trace: Trace, numbers: Mapping[str, Any]) -> Row:
-    """Return the row of a variant; `numbers` has its measurements by column, and missing ones become NaN.
+    """Return the row of a variant; `numbers` has its measurements by column, and missing measurements become NaN.
 
     `flops` counts one multiplication and one addition per term of `q k^T` and of `weights v`. It leaves out scaling,
     softmax and projections. Source: FlashAttention, `benchmarks/benchmark_flash_attention.py`.
@@ -118,7 +118,8 @@ def measure_errors(actual: Array, expected: oracle.Answer | None, dtype: np.dtyp
 def measure_distance(one: Trace, other: Trace, dtype: Any = None) -> Columns:
     """Return how much the outputs of two variants differ, and at which stage: the columns of a `Distance`.
 
-    Difference and cosine are NaN if the shapes differ. `dtype` is the coarser of the dtypes that both were computed in.
+    Difference and cosine are NaN if the shapes differ. `dtype` is the coarser of the two dtypes that the variants were
+    computed in.
     """
     left, right = get_answer(one), get_answer(other)
     closeness = measure_closeness(left, right, dtype)
@@ -136,7 +137,8 @@ def measure_distance(one: Trace, other: Trace, dtype: Any = None) -> Columns:
 def measure_spread(trace: Trace, rules: Rules) -> Columns:
     """Return the columns on the spread of weights over keys: means over heads and over the queries that see a key.
 
-    Only rows that sum to 1 have an entropy. For other problems it is NaN, and if no problem has one, it is left out.
+    The entropy of a problem is NaN unless its rows of weights sum to 1. If every problem has NaN, the columns that need
+    the entropy are left out.
     """
     columns, summary = dict[str, Array](), trace.summary
     is_distribution: Array | bool = not rules.normalizer.signed
@@ -168,7 +170,7 @@ def find_queries_with_keys(largest: Array, trace: Trace, rules: Rules) -> Array:
 
 
 def mean_over_seeing(numbers: Array, sees_key: Array) -> Array:
-    """Return each problem's mean over the queries that see a key, `[n ...] -> [n]`; NaN if no query does."""
+    """Return each problem's mean over the queries that see a key, `[n ...] -> [n]`; NaN if no query sees a key."""
     if sees_key.all():
         return np.asarray(flatten_in_memory_order(numbers).mean(axis=-1))
     numbers_by_problem = [
@@ -181,7 +183,7 @@ def mean_over_seeing(numbers: Array, sees_key: Array) -> Array:
 def name_seeing_queries(trace: Trace, past: int, rules: Rules) -> str:
     """Name the queries that see a key, counted from 1: `all`, or `all but 1-2`.
 
-    Tokens of the past count too, but they have no queries and so are among the exceptions.
+    Past tokens are counted too. They have no queries, so they are among the exceptions.
     """
     if trace.q is None or trace.k is None:
         return "all"
@@ -203,19 +205,19 @@ SAME_FUNCTION = 256
 """Two outputs that differ by up to this many ulp of their largest number count as the same function."""
 
 FEW_ULP = 16
-"""Up to this many ulp of each number, the distance is reported in ulp."""
+"""If all numbers differ by at most this many ulp, the distance is reported in ulp."""
 
 IDENTICAL, ROUNDING, DIFFERENT = "bit-identical", "within rounding", "different"
 
 SAME_BITS, ROUNDED, BEYOND_ROUNDING = -1, FEW_ULP + 1, FEW_ULP + 2
-"""How close two arrays are, as a number. A number between `SAME_BITS` and `ROUNDED` is their distance in ulp."""
+"""Special values of closeness; any number between `SAME_BITS` and `ROUNDED` is the distance of two arrays in ulp."""
 
 
 def describe_closeness(one: Array, other: Array, dtype: Any = None) -> str:
     """Return how close two arrays are, in words: bit-identical, within k ulp, within rounding, or different.
 
-    `dtype` is the coarser of the dtypes that they were computed in. If the arrays are stored in a finer dtype, ulp and
-    rounding are those of `dtype`, and the result says so: `within 2 ulp of float32`.
+    `dtype` is the coarser of the two dtypes that the arrays were computed in. If they are stored in a finer dtype, ulp
+    and rounding refer to `dtype`, and the result says so: `within 2 ulp of float32`.
     """
     return format_closeness(measure_closeness(one[None], other[None], dtype), one.dtype, dtype)[0]
 
@@ -257,7 +259,7 @@ def measure_closeness(one: Array, other: Array, dtype: Any = None) -> Array:
 def find_first_differences(one: Trace, other: Trace, output_closeness: Array, dtype: Any = None) -> list[str]:
     """Return, for each problem, the stage at which its two traces diverge; `output_closeness` compares their outputs.
 
-    If the outputs differ beyond rounding, it is the first common stage that does so too. Otherwise it is the first
+    If the outputs differ beyond rounding, return the first common stage that also does. Otherwise return the first
     common stage that is not bit-identical.
     """
     first_differing = np.where(output_closeness == SAME_BITS, "", "output").astype(object)

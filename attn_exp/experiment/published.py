@@ -1,10 +1,10 @@
 """Compare the results that a document prints with the results of a run.
 
 A document is three YAML files: its embeddings, its projections, and an experiment that pins settings and lists the
-printed results. A printed number stands for every number that rounds to it, so a computed one may differ from it by
-half a unit of its last digit. This is the tolerance. If the inputs are printed rounded too, the tolerance is larger: it
-includes how much the result can change while the inputs vary within their rounding. A result that no variant computes
-is skipped. A result of the wrong size or value is reported as a disagreement and does not stop the run.
+printed results. A computed number may differ from a printed one by half a unit of its last digit, because the printed
+number was rounded. This is the tolerance. If the printed inputs were rounded too, the tolerance is larger: it includes
+how much the result can change while the inputs vary within their rounding. A result that no variant computes is
+skipped. A result of the wrong size or value is reported as a disagreement and does not stop the run.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from attn_exp.problem.projections import BIASES, MATRICES
 # Reading and writing numbers as documents print them
 
 NUMBER = re.compile(r"(?>[-+\u2212]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+\u2212]?\d+)?)")
-"""A decimal number; its minus is a hyphen or the typographic sign."""
+"""A decimal number; its minus sign is a hyphen or the typographic one."""
 
 ATTRIBUTES = (
     r"\b(?:grad_fn|requires_grad|dtype|device|shape|size|layout|weak_type|sharding|name|path)\s*=\s*"
@@ -59,11 +59,12 @@ def strip_wrapper(text: str) -> str:
 
 
 def parse_numbers(text: str, digits: int | None = None) -> tuple[Array, Array]:
-    """Return the numbers in printed text in reading order, and half a unit of each one's last digit.
+    """Return the numbers in printed text in reading order, and for each number half a unit of its last digit.
 
     NumPy prints all numbers of an array with as many decimals as the longest one needs, and then drops trailing zeros.
     So all numbers have as many decimals as the longest: next to 0.309, 0.16 means 0.160. A number with an exponent has
-    its own last digit: 1.24e-13 is exact to 0.005e-13. `digits` gives the decimals if even the longest lost zeros.
+    its own last digit: 1.24e-13 is exact to 0.005e-13. If even the longest number lost zeros, `digits` gives the number
+    of decimals.
     """
     numbers = [found[1].replace("\u2212", "-") for found in find_numbers(text)]
     formats = [count_digits(word) for word in numbers]
@@ -133,7 +134,7 @@ def compare_with_document(
 
 
 def run_own_inputs(entry: Published, config: Config, variant: Settled) -> tuple[Settled, Problem, Trace]:
-    """Run a variant with one head on the inputs of an entry, instead of those of the document."""
+    """Run a variant with one head on the inputs of an entry, instead of the document's inputs."""
     own_config = replace(
         config, embeddings=Embeddings(**entry.inputs), projections=Projections(source="none"), draws=None
     )
@@ -168,10 +169,10 @@ def compare_entry(entry: Published, array: Array, radius: Array | float | None) 
 
 
 def find_array(entry: Published, problem: Problem, trace: Trace) -> Array | None:
-    """Return the array that an entry shows, None if the run does not have it.
+    """Return the array that an entry shows; None if the run does not have it.
 
-    It is x, the memory, a projection or a stage of the trace. If the entry names a way to compute products, it is
-    instead `q k^T` (for scores) or `weights v` of each head, computed in this way.
+    The array is x, the memory, a projection or a stage of the trace. If the entry names one of `PRODUCTS`, that product
+    computes the array: `q k^T` of each head for scores, otherwise `weights v`.
     """
     if not entry.product:
         arrays = {"x": problem.x, "memory": problem.memory, **problem.projections} | dict(trace.stages())
@@ -205,7 +206,8 @@ def find_radius(entry: Published, settled: Settled, trace: Trace) -> Array | flo
     With radii `r` of q and k, `q k^T` changes by at most `|q| r_k + r_q |k| + r_q r_k`. A weight is largest if its own
     logit is at the top of its range and all others are at the bottom. Since weights sum to 1, a change in them shifts
     the context by at most the distance of the values from their mean. The radii may be too large, but never too small.
-    With several heads, rules, W_o or mistakes, the result is only what the entry says for this stage, or None.
+    With several heads, rules, W_o or mistakes, the radius is not computed: it is what the entry gives for this stage,
+    or None.
     """
     rules, arrays = settled.rules, {name: array[0] for name, array in trace.stages() if array.ndim == 3}
     is_ruled = rules.masks or rules.scores or settled.output_projection or settled.mistakes

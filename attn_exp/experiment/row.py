@@ -24,7 +24,7 @@ class Column(NamedTuple):
     `unit`, `meaning`: for the legend of a report.
     `shown`: the tables that always show it, of `page`, `terminal`, `paper` and `sweep`; a page shows others on request.
     `summed`: whether a sweep aggregates it over its points.
-    `deep`: whether `report.depth=reading` leaves it out, because a student has no use for it.
+    `deep`: whether `report.depth=reading` leaves it out, because students do not need it.
     `exact`: whether it is itself an error, so that two digits suffice.
     `drawn`: its priority among the plots of a sweep: 1 is the first, 0 means never drawn.
     `fixed`: whether it depends only on the settings, not on the numbers of the input.
@@ -268,7 +268,7 @@ def column_title(name: str) -> str:
 
 @dataclass(frozen=True)
 class Timing:
-    """The cost of one variant on this machine: seconds per computation, and peak bytes, if measured."""
+    """The cost of one variant on this machine: seconds per computation, and peak bytes if they were measured."""
 
     variant: str
     median_s: Annotated[float, Column(200, unit="s", meaning="median time of one computation on this machine")]
@@ -282,9 +282,9 @@ class Distance:
     """How much the outputs of two variants differ.
 
     `difference`, `cosine`: the largest absolute difference, and the cosine of the angle between the outputs.
-    `sameness`: how close the outputs are, in words, with rounding in the coarser of their dtypes.
-    `differs_at`: the first stage that is not bit-identical; if the outputs differ beyond rounding, the first stage that
-        differs beyond rounding.
+    `sameness`: how close the outputs are, in words; the coarser of their dtypes decides what is rounding.
+    `differs_at`: the first stage that differs beyond rounding, if the outputs do; otherwise the first stage that is not
+        bit-identical.
     """
 
     variant: str
@@ -299,16 +299,16 @@ class Distance:
 class Step:
     """One step of a ladder, which leads from one row to another; each step changes one setting of the variant before.
 
-    `variant`, `against`: the row at which the ladder ends, and the one at which it starts.
+    `variant`, `against`: the row at which the ladder ends, and the row at which it starts.
     `step`: the number of this step, counted from 1.
     `setting`, `before`, `after`: the setting, and its values before and after the step. If there is no variant in
         between, several settings change together: they are joined by ` + `, and `note` gives the reason.
     `change`: the change in words.
     `moved`: the largest absolute difference between the outputs before and after the step; NaN if their shapes differ.
-    `total`: the largest absolute difference between the outputs of `against` and after the step; NaN as for `moved`.
-        The values of `moved` do not add up to it.
+    `total`: the largest absolute difference between the output of `against` and the output after the step; NaN if their
+        shapes differ. The values of `moved` do not add up to it.
     `sameness`: how close the outputs before and after the step are, in words.
-    `least`, `most`: the range of `moved` over the `orders` that were tried; NaN if that was only one.
+    `least`, `most`: the range of `moved` over the `orders` that were tried; NaN if only one order was tried.
     `row`: the row that the variant after the step equals; empty if it equals none.
     """
 
@@ -334,8 +334,8 @@ class Agreement:
     """The comparison of a printed quantity with the computed one.
 
     `computed`: the computed numbers in the format of the printed ones; if their counts differ, both counts in words.
-    `largest_difference`, `tolerance`: the difference and the tolerance of one number, the one with the largest
-        difference relative to its tolerance; NaN if the counts differ.
+    `largest_difference`, `tolerance`: the difference and the tolerance of the number whose difference is largest
+        relative to its tolerance; NaN if the counts differ.
     `agrees`: whether every number is within its tolerance.
     """
 
@@ -353,8 +353,8 @@ class Comparison:
     """The complete result of one run: plain data that renderers read without computing anything.
 
     `steps`: the changes that lead from the baseline row to each other row, one setting at a time; none in a sweep.
-    `rungs`: the weights and the output after each step that does not end at a row, if they are small, by the name of
-        the variant and the number of the step.
+    `rungs`: the weights and the output after each step that does not end at a row, if they are small; the key is the
+        name of the variant and the number of the step.
     `verdicts`: the verdict on each of the user's own functions, by variant.
     `seconds`: the time that each variant took; empty for a run that was read from disk.
     """

@@ -38,8 +38,8 @@ FLOAT64 = np.dtype(np.float64)
 class OwnForm(Protocol):
     """A user's own function, imported and ready to be called by a run.
 
-    `diagnosis` has the code that makes one. It depends on this package, which therefore cannot import it. So a `Bind`
-    is passed in.
+    The code that imports it is in `diagnosis`, which imports this package, so this package cannot import `diagnosis`.
+    The caller passes a `Bind` instead.
     """
 
     @property
@@ -48,7 +48,7 @@ class OwnForm(Protocol):
 
     @property
     def layer(self) -> bool:
-        """Whether the function takes x and the weight matrices of a layer, instead of q, k and v split into heads."""
+        """Whether the function takes x and the weight matrices of a layer; otherwise it takes q, k and v as heads."""
 
     @property
     def takes_output_projection(self) -> bool:
@@ -59,7 +59,7 @@ class OwnForm(Protocol):
         """Binds the function again for a variant with other settings."""
 
     def whole(self, question: Question, problem: Problem, *, usual: bool) -> Trace:
-        """Return the stages of a call with a problem's x; `usual` means that scores are divided by `sqrt(d)`."""
+        """Call the function with a problem's x and return the stages; `usual`: scores are divided by `sqrt(d)`."""
 
     def judge(self, heads: Heads) -> Verdict:
         """Return the verdict on the function, checked with the settings of its variant and these head counts."""
@@ -114,7 +114,7 @@ class Settled:
 
     @property
     def computed_in(self) -> np.dtype[Any]:
-        """The coarsest of the dtypes that results are rounded to: those of the problem, the form and the softmax."""
+        """The coarsest dtype that results are rounded to, of the dtypes of the problem, the form and the softmax."""
         form_dtype, softmax = self.member.computed_in(self.given_in), self.rules.softmax_dtype
         if softmax is None or self.member.reference != "logits" or self.has_given_weights:
             return form_dtype
@@ -158,23 +158,23 @@ class Settled:
 
 
 def baseline(config: Config, variants: Sequence[Settled]) -> Settled:
-    """Return the variant of the baseline row: the one that `against` names.
+    """Return the variant of the baseline row: the variant that `against` names, if it can be computed.
 
-    If `against` names none, or that one cannot be computed, return the first variant that can.
+    Otherwise return the first variant that can be computed.
     """
     runnable = [variant for variant in variants if not variant.refused]
     return next((variant for variant in runnable if variant.name == config.against), runnable[0])
 
 
 Bind = Callable[[Settled, Mapping[str, Any], int], OwnForm]
-"""Imports the function that a settled variant names as its form: `bind(settled, settings, seed)`. `settings` has every
-setting of the variant by name, whether it pins it or takes it from the run."""
+"""Imports the function that a settled variant names as its form: `bind(settled, settings, seed)`. `settings` has all
+settings of the variant by name, those that it pins and those that it takes from the run."""
 
 
 def settle(name: str, variant: Variant, config: Config, problem: Problem, bind: Bind | None = None) -> Settled:
     """Return a variant with all settings filled in from the run, after checking that they fit the problem.
 
-    `bind` imports the user's own function if the command line names one as the form. Without it, nothing is imported.
+    If the command line names a user's function as the form, `bind` imports it. Without `bind`, nothing is imported.
 
     Raises:
         UserError: a form, rule or mistake is unknown, settings do not fit the problem, or a function cannot be imported
@@ -259,10 +259,10 @@ def make_rules(settings: Mapping[str, Any], library: Convention, scale: float, p
 
 
 def find_alignment(setting: str | None, library: Convention, mask_rules: tuple[Mask, ...], problem: Problem) -> str:
-    """Return how the first query is aligned with the keys: as the setting `align` says, or else as the library does it.
+    """Return how the first query is aligned with the keys: by the setting `align` if it is set, else by the library.
 
-    The result `after_past` means that the masks of the library count the tokens in a cache. `before_filler` means that
-    the library aligns the last query with the last key before the padding (filler).
+    `after_past` means that the library's masks count the tokens in a cache. `before_filler` means that the library
+    aligns the last query with the last key before the padding (filler).
     """
     if setting is not None:
         return setting

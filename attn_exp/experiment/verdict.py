@@ -33,7 +33,7 @@ class Stage:
 
     `right`: the expected numbers.
     `mine`: the numbers of the user's function; empty if they are unknown.
-    `parts`: whether the two are known to differ.
+    `parts`: whether `right` and `mine` are known to differ.
     """
 
     name: str
@@ -74,7 +74,7 @@ class Side:
     """One of two implementations that were compared, with a short verdict.
 
     `outcome`, `computes`, `mistakes`, `right_under`: as in `Verdict`.
-    `smallest`: its call and its output, for the smallest input on which the two differ.
+    `smallest`: the call and the output of this implementation, for the smallest input on which the two differ.
     """
 
     name: str
@@ -100,14 +100,14 @@ class Verdict:
     - `verified`: the questions that the function passed.
     - `not_verified`: what could not be verified, such as an argument of unknown meaning, each with the reason.
     - `not_asked`: what the function does not support, each with the reason.
-    - `right_under`: settings under which the function is right although they were not passed, such as `mask=causal`;
-      pass them to check it with them.
+    - `right_under`: settings that were not passed, but under which the function is right, such as `mask=causal`; pass
+      them to check the function with them.
     - `unexplained`: whether the output is wrong and no known mistake or setting explains it.
-    - `stage`: the first stage that differs from attention, if that is known and the output is unexplained; `q` stands
-      for the projections of x, and `logits` for everything up to the logits.
+    - `stage`: the first stage that differs from attention, if the output is unexplained and the stage is known; `q`
+      stands for the projections of x, and `logits` for everything up to the logits.
     - `against`: the name of another implementation that the function was compared with; empty if there was none.
-    - `sides`: the results of both. The outcome `right` then means that they agree, `computes` describes where they
-      differ and why, and `findings` has the questions of both.
+    - `sides`: the results of both implementations, if two were compared. In this case, the outcome `right` means that
+      they agree, `computes` describes where they differ and why, and `findings` has the questions of both.
     """
 
     name: str
@@ -139,14 +139,16 @@ class Verdict:
     def summary(self) -> str:
         """The verdict in a few lines: outcome, reason, fix, the smallest input that fails, and what is not verified.
 
-        `str(verdict)` adds every question.
+        `str(verdict)` gives every question too.
         """
         return format_summary(self)
 
     @property
     def uncalled(self) -> str:
-        """Why the function could not be called, if every attempt raised an error; empty if one did not."""
-        return next((one.message for one in self.findings if one.question == CALLED and one.state == BROKEN), "")
+        """Why the function could not be called, if every attempt raised an error; empty if a call succeeded."""
+        return next(
+            (finding.message for finding in self.findings if finding.question == CALLED and finding.state == BROKEN), ""
+        )
 
     def __str__(self) -> str:
         return format_details(self)
@@ -168,7 +170,7 @@ def make_unfinished(name: str, reason: str, asked: str, question: str = ANSWERED
 def decide(verdict: Verdict, not_verified: tuple[str, ...] = (), reason: str = "") -> Verdict:
     """Return the verdict with its outcome filled in.
 
-    `not_verified` is added to what the verdict already lists there. A `reason` makes the outcome `not verified`.
+    `not_verified` is appended to the `not_verified` of the verdict. A `reason` makes the outcome `not verified`.
     """
     unverified = tuple(dict.fromkeys((*verdict.not_verified, *not_verified)))
     is_unverified = reason or (verdict.passed and unverified)
@@ -177,7 +179,9 @@ def decide(verdict: Verdict, not_verified: tuple[str, ...] = (), reason: str = "
         verdict,
         passed=outcome == RIGHT,
         outcome=outcome,
-        verified=tuple(one.question for one in verdict.findings if one.state == HELD and one.question != CALLED),
+        verified=tuple(
+            finding.question for finding in verdict.findings if finding.state == HELD and finding.question != CALLED
+        ),
         not_verified=unverified,
         reason=reason or describe_outcome(verdict),
     )
@@ -213,15 +217,18 @@ def format_headline(verdict: Verdict, name: str = "") -> str:
 
 
 def format_summary(verdict: Verdict, name: str = "") -> str:
-    """Return the verdict in a few lines; `name` is how the user named the function."""
+    """Return the verdict in a few lines; `name` is the function's name as the user wrote it."""
     head = format_headline(verdict, name)
     lines = [head, *[verdict.reason] * (verdict.reason not in head)]
     for mistake_name, mistake in look_up_mistakes(verdict):
         lines.append(f"fix: {mistake.fix}" if verdict.is_wrong else f"remark: {mistake_name}: {mistake.says}")
-    not_compared = ", ".join(one.question for one in verdict.findings if one.state == ABSENT and verdict.against)
-    unverified = [one for one in verdict.not_verified if one.partition(" (")[2].rstrip(")") not in verdict.reason]
+    not_compared = ", ".join(
+        finding.question for finding in verdict.findings if finding.state == ABSENT and verdict.against
+    )
+    # an entry is `NAME (REASON)`; its reason may be in the verdict's reason already
+    unverified = [entry for entry in verdict.not_verified if entry.partition(" (")[2].rstrip(")") not in verdict.reason]
     lines += [*list_smallest_input(verdict), *[f"not compared: {not_compared}"] * bool(not_compared)]
-    return "\n".join([*lines, *(f"{NOT_VERIFIED}: {one}" for one in unverified)])
+    return "\n".join([*lines, *(f"{NOT_VERIFIED}: {entry}" for entry in unverified)])
 
 
 def format_details(verdict: Verdict, name: str = "") -> str:
@@ -234,9 +241,12 @@ def format_details(verdict: Verdict, name: str = "") -> str:
     ]
     if verdict.alike:
         lines.append(f"The same numbers come from {', or '.join(' with '.join(group) for group in verdict.alike)}.")
-    lines += [f"not checked: {one}" for one in verdict.not_asked if one not in verdict.not_verified]
-    width = max((len(one.question) for one in verdict.findings), default=0)
-    questions = (f"{SIGNS[one.state]:>6}  {one.question:{width}}  {one.message}".rstrip() for one in verdict.findings)
+    lines += [f"not checked: {entry}" for entry in verdict.not_asked if entry not in verdict.not_verified]
+    width = max((len(finding.question) for finding in verdict.findings), default=0)
+    questions = (
+        f"{SIGNS[finding.state]:>6}  {finding.question:{width}}  {finding.message}".rstrip()
+        for finding in verdict.findings
+    )
     return "\n".join([head, f"asked: {verdict.asked}", *lines, "", *questions])
 
 

@@ -1,8 +1,8 @@
 """The forms: ways to compute attention. Each file defines one as `FORM`, and is found by its name.
 
-A form is a pure function `attend(q, k, v, rules) -> Trace`, with the facts that a run needs about it (`form.py`). No
-form knows which masks exist; if a form cannot compute some rules, its `refuses` gives the reason. `trace.py` names the
-stages. `_blocks/` is the engine of `blockwise`. `_operator.py` is the ONNX operator on arrays, exported as
+A form is a pure function `attend(q, k, v, rules) -> Trace`, with the properties that a run needs to know (`form.py`).
+No form knows which masks exist. If a form cannot compute some rules, its `refuses` gives the reason. `trace.py` names
+the stages. `_blocks/` is the engine of `blockwise`. `_operator.py` is the ONNX operator on arrays, exported as
 `attn_exp.attention`.
 """
 

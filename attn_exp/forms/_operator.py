@@ -47,7 +47,7 @@ NO_WINDOW = (-1, -1)
 
 @dataclass(frozen=True)
 class Arranged:
-    """The inputs in one layout, and what is needed to give the output the layout that they had.
+    """The inputs in one layout, and what is needed to return the output in their original layout.
 
     - `query`, `key`, `value`: `[b h t d]`, `[b g s d]`, `[b g s e]`, past keys and values included.
     - `past`: the number of past keys.
@@ -81,7 +81,8 @@ class Traced(NamedTuple):
 
     - `logits` (scaled), `capped`, `masked`, `weights`: `[b h t s]`, ONNX's `qk_matmul_output` in modes 0, 1, 2 and 3.
     - `output`: what `attention` returns.
-    - `present_key` `[b g s d]`, `present_value` `[b g s e]`: past and new keys and values, the past of the next call.
+    - `present_key` `[b g s d]`, `present_value` `[b g s e]`: past and new keys and values, which the next call takes as
+      its past.
     """
 
     logits: Array | None
@@ -173,7 +174,7 @@ def attention(  # noqa: PLR0913 - the inputs and attributes of the operator
     - `is_causal`: query i sees key j iff `j <= i + offset`. A query sees a key only if every given mask allows it.
     - `scale`: the factor of the scores, `1 / sqrt(d)` if None.
     - `softcap`: c replaces each logit by `c tanh(logit / c)`, before any mask; 0 is off.
-    - `window`: `(left, right)` allows `i + offset - left <= j <= i + offset + right`; -1 leaves a side open.
+    - `window`: `(left, right)` allows `i + offset - left <= j <= i + offset + right`; a side of -1 has no limit.
     - `past_key`, `past_value` `[b g p d]`, `[b g p e]`: earlier keys and values (the KV cache). The offset is then p.
     - `nonpad_kv_seqlen` `[b]`: the number of keys that are not padding. The offset is then that number minus t. Without
       past keys or lengths, the offset is 0.
@@ -277,8 +278,10 @@ POSITION_AXES = ("batch", "head", "token", "entry")
 def report_nan(context: Array, inputs: Arranged, rules: Rules, leaks: str | None = None) -> None:
     """Raise an error that locates the NaN or infinity in the input, if the output contains NaN.
 
-    Two cases give only a warning. The NaN or infinity is at a masked key, and `leaks` says why it can reach the output
-    of this form. Or the inputs are finite, and an intermediate result overflowed, as the operator's definition implies.
+    Two cases give only a warning:
+
+    - The NaN or infinity is at a masked key, and `leaks` says why it can reach the output of this form.
+    - The inputs are finite, but an intermediate result overflows if it is computed as the operator defines it.
 
     Raises:
         ValueError: a query attends to the NaN or infinity.
@@ -372,11 +375,6 @@ def arrange(
 
 
 def read_array(value: Any, name: str) -> Array:
-    """Return an argument as an array.
-
-    Raises:
-        ValueError: its rows have different lengths.
-    """
     try:
         return np.asarray(value)
     except ValueError as error:
@@ -447,11 +445,6 @@ def read_softcap(softcap: float) -> list[Score]:
 
 
 def read_number(value: Any, name: str) -> float:
-    """Return an argument as a finite number.
-
-    Raises:
-        ValueError: it is not a finite number.
-    """
     is_scalar_array = isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.kind in "iuf"
     if not is_scalar_array and (
         isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating)

@@ -29,7 +29,7 @@ Tell = Callable[[float], None] | None
 """A function that receives the fraction done; several threads call it."""
 
 LOGITS_PER_THREAD = 1 << 16
-"""Each thread must have at least this many logits to compute, or else fewer threads are faster."""
+"""If each thread had fewer logits to compute than this, fewer threads would be faster."""
 
 
 def attend(  # noqa: PLR0913 - four operands, and this form's own settings by keyword
@@ -124,10 +124,10 @@ def make_operands(q: Array, k: Array, v: Array | None, rules: Rules) -> Operands
 def count_threads(shape: tasks.Shape, threads: int | None) -> int:
     """Return the number of threads: `threads`, or by default as many as make the computation faster.
 
-    With few queries, reading the keys takes most of the time, so it counts too.
+    With few queries, reading the keys takes most of the time, so the cost includes it.
     """
-    worth = shape.logits + LOGITS_PER_KEY_READ * shape.batches * shape.groups * shape.keys
-    return min(default_threads(), max(1, worth // LOGITS_PER_THREAD)) if threads is None else threads
+    cost_in_logits = shape.logits + LOGITS_PER_KEY_READ * shape.batches * shape.groups * shape.keys
+    return min(default_threads(), max(1, cost_in_logits // LOGITS_PER_THREAD)) if threads is None else threads
 
 
 def cut_tasks(shape: tasks.Shape, threads: int | None, rows: int, entire: bool, pieces_per_task: int = 1) -> list[Task]:
@@ -210,7 +210,7 @@ def split_keys(operands: Operands) -> Sequence[slice | None]:
 
 
 def merge_sums(parts: Sequence[Sums]) -> Sums:
-    """Return the sums over all keys, given those over runs of keys: `sum_i exp(anchor_i - largest_anchor) sums_i`."""
+    """Return the sums over all keys from the sums over runs: `sum_i exp(anchor_i - largest_anchor) sums_i`."""
     anchors = np.stack([np.zeros_like(part.total) if part.anchor is None else part.anchor for part in parts])
     largest_anchor = anchors.max(axis=0)
     factors = np.exp(anchors - np.where(np.isneginf(largest_anchor), 0, largest_anchor))

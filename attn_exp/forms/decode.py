@@ -42,8 +42,8 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
 
 
 def refuses(rules: Rules) -> str | None:
-    """Return why these masks cannot be computed, or None if one of them hides later keys, which decoding lacks."""
-    # of two keys, a causal mask shows only the first to the query at position 0
+    """Return why decoding cannot use these masks; None if one of them hides later keys, which are not in the cache."""
+    # with two keys, a causal mask lets the query at position 0 see only the first
     causal = any(mask.relative and mask.span(0, 0, 0, 2).some_stop < 2 for mask in rules.masks)
     return None if causal else "decoding has no later keys to look at; use mask=causal"
 

@@ -1,4 +1,4 @@
-"""The contract of a form: a way to compute attention, and the facts that a run needs about it."""
+"""The contract of a form: a way to compute attention, and the properties that a run needs to know."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ class Form:
     - `attend`: `(q, k, v, rules) -> Trace`, with `q` `[... h t d]`, `k` `[... g s d]`, `v` `[... g s e]` or None.
     - `refuses`: returns in one line why the form cannot compute these rules, or None if it can.
     - `dtype`: the widest type that it computes in; wider inputs are rounded to it.
-    - `matrices`: how many arrays `[h t s]` it holds at once; by default the five stages from `scores` to `weights`.
+    - `matrices`: the number of arrays `[h t s]` in memory at once; by default 5, the stages from `scores` to `weights`.
     - `library`: the library that computes it, if that is not NumPy or Python itself.
     - `mix`: adds the context to a trace that starts from given weights; None if the form cannot start from weights.
     - `bends_last`: whether it can apply elementwise score rules after masking.
-    - `context_alone`: whether it returns only the context; such a form needs values.
+    - `context_alone`: whether its trace has no stage except the context; such a form needs values.
     - `takes_rows`: whether `attend` takes `rows`, the maximum number of queries in a block.
     - `divides_last`: whether it multiplies exponentials by values first, and divides by the sum of the exponentials
       last. Exponentials too small for its type may then be lost, which tests allow for.
     - `leaks`: why values at masked keys can reach its output; None promises that they cannot.
-    - `summarize`: does what `attend` does, and adds a summary of the weights to the trace, for a form that never holds
-      all weights. Its argument `tell` is a function that receives the fraction done.
-    - `complete`: does what `attend` does, and adds the full weights to the trace, for such a form; it takes `tell` too.
+    - `summarize`: does what `attend` does, and adds a summary of the weights to the trace. Forms that never hold all
+      weights have it. Its argument `tell` is a function that receives the fraction done.
+    - `complete`: the same, but adds the full weights; it takes `tell` too.
     - `stacked`: does what `attend` does for several problems at once, `[n 1 h t d]`, with bit-identical results. Sweeps
       use it for plain rules. Without it, problems are computed one after another.
-    - `reference`: the reference that applies: `logits` through a normalizer, or `kernel`.
+    - `reference`: how the reference computes the expected weights: from `logits` with a normalizer, or with a `kernel`.
     - `plainest`: the name of the plainest form that computes the same function under any mask.
     """
 
@@ -63,16 +63,16 @@ class Form:
     plainest: str = "matrix"
 
     def keeping(self, weights: str, tell: Callable[[float], None] | None = None) -> Callable[..., Trace]:
-        """Return the function whose trace keeps what the setting `weights` asks for.
+        """Return the function that computes a trace with what the setting `weights` requests.
 
-        `full` asks for all weights: `complete`. Other values ask for a summary of them: `summarize`. A form without
-        that function keeps what its `attend` keeps.
+        `full` requests all weights, which `complete` adds. Other values request a summary of the weights, which
+        `summarize` adds. A form without the needed function uses `attend`.
         """
         attend = self.complete if weights == "full" else self.summarize
         return self.attend if attend is None else functools.partial(attend, tell=tell)
 
     def computed_in(self, dtype: Any = np.float64) -> np.dtype[Any]:
-        """Return the dtype in which the form computes: that of its input, or its own dtype if that is coarser.
+        """Return the dtype in which the form computes: the input's dtype, or the form's own dtype if it is coarser.
 
         Whether two outputs differ only by rounding is judged in this dtype.
         """

@@ -37,16 +37,16 @@ def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
     allowed = np.broadcast_to(AllOf(rules.masks).allows(grid), (*q.shape[:-1], keys))
     context = np.zeros((*q.shape[:-1], v.shape[-1]), v.dtype)
     for head_index in np.ndindex(q.shape[:-2]):
-        added, state = np.zeros(keys, bool), np.zeros((q.shape[-1], v.shape[-1]), values.dtype)
+        in_state, state = np.zeros(keys, bool), np.zeros((q.shape[-1], v.shape[-1]), values.dtype)
         total = np.zeros(q.shape[-1], kernel_q.dtype)
         for row in range(rows):
             visible = allowed[(*head_index, row)]
-            if (added & ~visible).any():
-                added, state, total = np.zeros(keys, bool), np.zeros_like(state), np.zeros_like(total)
-            for key in np.flatnonzero(visible & ~added):
+            if (in_state & ~visible).any():
+                in_state, state, total = np.zeros(keys, bool), np.zeros_like(state), np.zeros_like(total)
+            for key in np.flatnonzero(visible & ~in_state):
                 state = state + np.outer(kernel_k[(*head_index, key)], values[(*head_index, key)])
                 total = total + kernel_k[(*head_index, key)]
-            added = visible
+            in_state = visible
             query = kernel_q[(*head_index, row)]
             context[(*head_index, row)] = divide(query @ state, np.asarray(query @ total))
     return stages.replace(context=context)

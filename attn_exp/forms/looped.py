@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def attend(q: Array, k: Array, v: Array | None, rules: Rules) -> Trace:
     """Compute the same function as `matrix`, by explicit loops over batches, heads, queries and keys.
 
-    Shapes as in `matrix`. The trace has every stage. Each number is computed alone and rounded to the type of `q`.
+    Shapes as in `matrix`. The trace has every stage. Each number is computed separately and rounded to the type of `q`.
     """
     keys = k.shape[-2]
     sizes = q.shape[-3], q.shape[-2], keys

@@ -18,7 +18,7 @@ DTYPE = "float32"
 """The widest type that the operator computes in; wider inputs are rounded to it."""
 
 OLDEST_VERSION = (1, 28)
-"""Older versions give a query without keys the mean of all values; versions up to 1.26 cap logits after masking."""
+"""Older versions give a query that sees no key the mean of all values. Up to 1.26, they cap logits after masking."""
 
 OPSET, IR_VERSION = 24, 10
 
@@ -78,9 +78,8 @@ def make_session(inputs: dict[str, Array], rules: Rules) -> Any:
     graph = helper.make_graph([node], "attention", values, [output])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = (
-        default_threads()
-    )  # its default is all cores, even those that the process may not use
+    # by default it uses all cores, even those that the process may not use
+    options.intra_op_num_threads = default_threads()
     options.log_severity_level = 4  # errors are raised, so they need not also be printed
     return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
 

@@ -2,7 +2,7 @@
 
 The steps are plain functions in the fields of `Recipe`. The form `matrix` runs the list, for one problem, a batch or
 all seeds of a sweep at once. Each layer of a model runs it too. A mistake is the list with some steps replaced, and
-several mistakes can be chained. Most steps take a `Setup`, the rules and all sizes, before their arrays.
+several mistakes can be chained. The first argument of most steps is a `Setup`, which has the rules and all sizes.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ Step = Callable[..., Any]
 class Norm:
     """A norm along the last axis: `(z - mean) / sqrt(var + eps) * gain + shift`.
 
-    - `kind`: "LayerNorm" is the formula above. "RMSNorm" has no mean, and the mean of squares is its var. "L2" divides
-      by the length, or by `eps` if that is larger. "GroupNorm" takes mean and var over all tokens, for each of `groups`
-      groups of features. "affine" only applies gain and shift.
+    - `kind`: "LayerNorm" is the formula above. "RMSNorm" subtracts no mean, and its var is the mean of squares. "L2"
+      divides by the length, or by `eps` if `eps` is larger. "GroupNorm" takes mean and var over all tokens, for each of
+      `groups` groups of features. "affine" only applies gain and shift.
     - `gain`, `shift`: `[m]`, or for heads `[h 1 d]`.
     - `eps`: the number in the formula.
     - `groups`: the number of groups of "GroupNorm".
@@ -138,7 +138,7 @@ class Given:
     - `x`: the input of a layer, `[b t m]`.
     - `arrays`: the weight matrices and biases of the layer by name.
     - `memory`: the vectors `[b s n]` that keys and values are computed from, in cross-attention.
-    - `past`: the number of first tokens of x that have no queries; `q` is without them.
+    - `past`: the number of tokens at the start of x that have no queries; `q` leaves them out.
     - `independent`: whether the examples of the batch are copies of one problem. A mistake that mixes the examples of
       a batch must then treat them separately.
     - `around`: the norms and the residual around attention in a user's layer.
@@ -168,7 +168,7 @@ class Setup:
     - `heads`, `groups`: the numbers of query heads and of key/value heads.
     - `rows`, `keys`: the numbers of queries and of keys.
     - `size`: the size of a head, d.
-    - `width`: the width of x, or if heads are given, that of all query heads side by side.
+    - `width`: the width of x; if heads are given, the width of all query heads side by side.
     - `past`, `independent`: as in `Given`.
     - `batched`: whether the arrays have a batch axis.
     - `region`: the logits to compute; None for all.
@@ -204,7 +204,7 @@ class Setup:
 
     @property
     def grid(self) -> Grid:
-        """The grid of the logits `[... h t s]`: `region` if it is set, otherwise that of the whole problem."""
+        """The grid of the logits `[... h t s]`: `region` if it is set, otherwise the grid of the whole problem."""
         if self.region is not None:
             return self.region
         return whole_grid(self.rules, self.heads, self.rows, self.keys, batches=self.batch if self.batched else None)
@@ -212,7 +212,7 @@ class Setup:
 
 @dataclass(frozen=True)
 class Recipe:
-    """The rules, positions and head counts of a computation, and its steps, which run in the order of the fields.
+    """The rules, positions and head counts of a computation, and its steps in the order in which they run.
 
     - `wide`: whether given heads are merged first, to `[b t h*d]`, and then split and merged like those of a layer.
     - `order`: returns given q, k and v in the order in which they are used.
@@ -270,7 +270,7 @@ class Recipe:
 def attend(recipe: Recipe, q: Array, k: Array, v: Array | None, region: Grid | None = None) -> Trace:
     """Return every stage that a recipe computes from heads `[... h t d]`, `[... g s d]` and `[... g s e]`.
 
-    `region` is the grid of the logits if they are part of a larger problem. Without values there is no context.
+    If the logits are part of a larger problem, `region` is their grid. Without values there is no context.
     """
     setup = Setup.of_heads(recipe.rules, q, k, region)
     stages = compute_heads(recipe, setup, q, recipe.share(setup, k), None if v is None else recipe.share(setup, v))

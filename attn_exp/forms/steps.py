@@ -39,7 +39,10 @@ def split(flat: Array, count: int) -> Array:
 
 
 def place(setup: Any, side: str, heads: Array, positions: Sequence[Position]) -> Array:
-    """Encode positions in queries and keys, but not in values; queries start after the past, or else at `offset`."""
+    """Encode positions in queries and keys, but not in values.
+
+    The first query is at the position `past` if there are past tokens, otherwise at `offset`.
+    """
     if side == "v":
         return heads
     for position in positions:
@@ -117,7 +120,7 @@ def forbid(setup: Any, logits: Array, allowed: Array) -> Array:
 
 
 def normalize(setup: Any, masked: Array) -> Array:
-    """Return the weights of each row, computed in the rules' softmax dtype; a row without keys has only zeros."""
+    """Return the weights of each row, computed in the rules' softmax dtype; if all keys are masked, they are zeros."""
     logits = masked if setup.rules.softmax_dtype is None else masked.astype(setup.rules.softmax_dtype)
     return np.asarray(setup.rules.normalizer.weigh(logits, extra_logits(setup, logits))).astype(
         masked.dtype, copy=False

@@ -66,7 +66,7 @@ def to_tensor(torch: Any, array: Array) -> Any:
 def find_unsupported(rules: Rules, name: str, caps: int = 0, dtype: str | None = None) -> str | None:
     """Return why a library cannot compute these rules, or None if masks, biases and `caps` soft-caps express them.
 
-    `name` is what messages call the library. `dtype` is the type of its softmax, if that is not the input's.
+    `name` is the library's name in messages. `dtype` is the type of its softmax if that is not the type of the input.
     """
     if rules.pairing is not None:
         return f"{name} multiplies queries by keys; score={registry.name_of(rules.pairing)} does not"
@@ -87,7 +87,7 @@ def find_unsupported(rules: Rules, name: str, caps: int = 0, dtype: str | None =
 def merge_masks_and_biases(q: Array, k: Array, rules: Rules) -> Array | None:
     """Return all masks and biases as one array `[... h t s]`; None if there are none.
 
-    It has booleans, True = may attend, or numbers to add if there is a bias.
+    Without biases, the array is boolean, True = may attend. Otherwise it holds numbers to add to the logits.
     """
     grid = whole_grid(rules, q.shape[-3], q.shape[-2], k.shape[-2], batches=q.shape[0] if q.ndim == 4 else None)
     shape = (*q.shape[:-1], k.shape[-2])

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 class CannotStackError(Exception):
-    """Problems cannot be stacked, so each of them must be computed alone."""
+    """Problems cannot be stacked, so they must be computed one by one."""
 
 
 @dataclass(frozen=True)
 class Summary:
-    """A summary of the weights, from a form that never holds all of them.
+    """A summary of the weights, from a form that never has all of them in memory.
 
     - `entropy`: the entropy of each row, in nats, `[h t]`.
     - `effective_keys`: `exp(entropy)`, `[h t]`.
@@ -89,9 +89,9 @@ class Trace:
     | `lse` | `[h t]` | `log(sum_j exp(masked_j))`, needed to merge partial results |
     | `context` | `[h t e]` | `weights v`, per head |
     | `output` | `[t m]` | the heads side by side, times W_o if the variant has one |
-    | `summary` | | a summary of the weights, from a form that does not hold them |
+    | `summary` | | a summary of the weights, from a form that never has all of them in memory |
 
-    A leading batch axis is allowed on all of them.
+    All stages may have a batch axis in front.
     """
 
     q: Array | None = None
@@ -137,7 +137,7 @@ def stack_traces(traces: Sequence[Trace]) -> Trace:
 def stack_arrays(arrays: Sequence[Array | None]) -> Any:
     """Stack arrays of one shape; return None if there are none.
 
-    Each array keeps its memory order: NumPy sums in this order, so it affects rounding.
+    Each array keeps its memory order. NumPy sums in this order, so it affects rounding.
 
     Raises:
         CannotStackError: the arrays differ in shape, dtype or strides.

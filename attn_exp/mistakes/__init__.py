@@ -45,12 +45,15 @@ def require_usable(name: str) -> Mistake:
     """Return the mistake of that name; raise a UserError if a run cannot make it."""
     member = mistake(name)
     if not member.changes:
-        raise UserError(f"mistake={name} shows only across several calls; attn-exp check finds it in a function")
+        raise UserError(
+            f"mistake={name} shows only across several calls, so a run cannot make it; "
+            "attn-exp check finds it in a function"
+        )
     return member
 
 
 def apply_mistakes(mistake_names: Sequence[str], recipe: Recipe) -> Recipe:
-    """Return the recipe with the first variant of each mistake, applied in order.
+    """Return the recipe with the mistakes applied in order, each in its first variant.
 
     Raises:
         UserError: a mistake shows only across several calls.

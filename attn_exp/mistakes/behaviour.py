@@ -17,7 +17,7 @@ DROPPED = 0.1
 
 
 def drop_weights(after: Step, setup: Setup, weights: Array, allowed: Array) -> Array:
-    # the numbers lie between -1 and 1, so a fraction DROPPED of them lies below 2 * DROPPED - 1
+    # the drawn numbers lie between -1 and 1, so a fraction DROPPED of them lies below 2 * DROPPED - 1
     is_kept = draw(0, "dropout", "uniform", weights.shape) > 2 * DROPPED - 1
     return np.asarray(after(setup, weights, allowed) * is_kept / (1 - DROPPED))
 

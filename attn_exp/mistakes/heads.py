@@ -63,7 +63,7 @@ def merge_by_stride(setup: Setup, context: Array) -> Array:
 
 
 def combine_heads(combine: Callable[[Setup, Array], Array]) -> Change:
-    """Combine all heads, and use only as many rows of W_o as features are left."""
+    """Combine all heads, and multiply the features that are left by as many rows of W_o."""
 
     def finish(step: Step, setup: Setup, merged: Array, weight: Array | None, bias: Array | None) -> Array:
         return np.asarray(step(setup, merged, None if weight is None else weight[: merged.shape[-1]], bias))
@@ -81,7 +81,7 @@ REDUCED_SHAPES: tuple[Callable[[Array, Array], Array], ...] = (
     lambda one, context: one,  # as the only head
     lambda one, context: one[:, 0],  # without a head axis
 )
-"""The shapes in which a single head takes the place of all heads."""
+"""The ways in which a single combined head replaces all heads of the context."""
 
 
 def average_weights(after: Step, setup: Setup, weights: Array, allowed: Array) -> Array:
@@ -95,7 +95,7 @@ def swap_batch_and_heads(setup: Setup, context: Array) -> Array:
 
 
 def merge_in_order(*order: int) -> Step:
-    """Take the heads for `[h b t e]`, permute these axes into this order, and merge."""
+    """Read heads `[b h t e]` as if they were `[h b t e]`, permute these axes into this order, and merge."""
 
     def merge(setup: Setup, context: Array) -> Array:
         return context.reshape(context.swapaxes(0, 1).shape).transpose(*order).reshape(setup.batch, setup.rows, -1)
@@ -149,7 +149,7 @@ def use_one_head(recipe: Recipe) -> Recipe:
 
 
 def use_one_head_keep_scale(recipe: Recipe) -> Recipe:
-    """Use one head of full width, with the scale of a small head: its scores are the sums over all heads."""
+    """Use one head of full width, but keep the scale of a small head. Its scores are sums over all small heads."""
 
     def add_up(score: Step, setup: Setup, q: Array, k: Array) -> Array:
         scores = score(setup, q, k)
@@ -254,7 +254,7 @@ def view_rows_as_columns(answer: Array) -> Array:
 
 
 def permute_sides(order: str) -> Change:
-    """Permute the projections, or the given q, k and v: with "vkq", q is made as v should be, and v as q."""
+    """Permute the projections, or the given q, k and v; "vkq" swaps q and v."""
     source_of, indices = dict(zip("qkv", order, strict=True)), ["qkv".index(side) for side in order]
 
     def permute(step: Step, *heads: Array) -> Any:

@@ -67,8 +67,8 @@ def lengthen_padding(keys: int) -> Change:
 def widen_window(left: int, right: int) -> Change:
     """Widen a window by this many keys on each side; a negative number narrows it.
 
-    A side of length 0 that gets one key narrower excludes the query's own key. The length -1 cannot express that: it
-    leaves the side open.
+    If a side of length 0 becomes one key narrower, it excludes the query's own key. A length of -1 cannot express that:
+    it means that the side has no limit.
     """
 
     def widen(mask: Window) -> Mask:
@@ -114,7 +114,7 @@ def mask_weights(fill: float, *, added: bool = False) -> Change:
 
 
 def use_first_mask(axis: str) -> Change:
-    """Use the mask of the first example ("entry") for the whole batch, or that of the first head for all heads."""
+    """Use the mask of the first example (axis "entry") for the whole batch, or of the first head for all heads."""
 
     def take_first(step: Step, setup: Setup) -> Any:
         allowed = np.broadcast_to(step(setup), (setup.batch, setup.heads, setup.rows, setup.keys))
@@ -159,9 +159,9 @@ def hide_all(weight_of: Callable[[int], float]) -> Change:
 
 
 def show_only_hidden(setup: Setup, logits: Array, allowed: Array) -> Array:
-    """Show only the hidden keys, with equal logits.
+    """If a row has hidden keys, show only these, with equal logits.
 
-    Adding 1e9 to the hidden keys has this effect in float32, because a score is too small to change 1e9.
+    This is what adding 1e9 to the logits of hidden keys does in float32: a score is too small to change 1e9.
     """
     return np.where(np.asarray(allowed).all(axis=-1, keepdims=True), logits, np.where(allowed, -np.inf, 0.0))
 
@@ -301,7 +301,7 @@ MISTAKES = {
         stage="masked",
         changes=(
             change_each(Causal, lambda mask: None),
-            # in code whose causal mask is a window
+            # the code implements the causal mask as a window
             together(change_each(Causal, lambda mask: None), change_each(Window, lambda mask: None)),
         ),
         needs=("causal",),

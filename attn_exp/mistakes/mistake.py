@@ -18,17 +18,17 @@ Change = Callable[[Recipe], Recipe]
 class Mistake:
     """One way to compute attention wrongly.
 
-    - `says`: describes it to a student.
+    - `says`: describes the mistake to a student.
     - `fix`: corrects it in one line.
     - `seen`: names code where it was found.
     - `stage`: the first stage that it changes.
-    - `changes`: the variants that people write; each takes a recipe and returns the wrong one. A mistake without any
-      shows only across several calls, so `check` calls the function twice.
-    - `needs`: the settings that must all be in use, or the mistake has no effect.
+    - `changes`: the variants that people write; each takes a recipe and returns the wrong one. If there are none, the
+      mistake shows only across several calls, so `check` calls the function twice.
+    - `needs`: settings that must all be in use, because without them the mistake has no effect.
     - `remark`: whether it does not count as a failure, because simple code that is otherwise correct does it too.
-    - `also`: for each of the first changes, the name of another mistake that the change makes too, or "".
+    - `also`: pairs with the first `changes`: the name of a second mistake that this change makes, or "".
     - `of_code`: whether it occurs only in code, so that numbers on paper are not checked for it.
-    - `group`: the file that defines it.
+    - `group`: the name of the file that defines it.
     """
 
     says: str
@@ -50,12 +50,12 @@ def instead(**steps: Step) -> Change:
 
 
 def around(name: str, wrong: Callable[..., Any]) -> Change:
-    """Return the change that replaces one step with `wrong(step, ...)`: the recipe's own step, then its arguments."""
+    """Return the change that replaces one step with `wrong`, which gets the recipe's own step before the arguments."""
     return lambda recipe: recipe.changed(**{name: WrappedStep(wrong, getattr(recipe, name))})
 
 
 class WrappedStep(NamedTuple):
-    """A step that calls `wrong(step, ...)`; wrappers of the same functions are equal, so that caches find them."""
+    """A step that calls `wrong(step, ...)`; two wrappers of the same functions are equal, so that caches find them."""
 
     wrong: Callable[..., Any]
     step: Step

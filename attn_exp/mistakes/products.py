@@ -42,7 +42,10 @@ def sum_separately(mix: Step, setup: Setup, weights: Array, v: Array, k: Array) 
 
 
 def project_again(**sides: str) -> Change:
-    """Project a side from another one instead of from x: `project_again(v="k")` computes `v = (x W_k) W_v`."""
+    """Project a side from another side instead of from x: `project_again(v="k")` computes `v = (x W_k) W_v`.
+
+    The other side may be projected again too: `project_again(k="q", v="k")` computes `v = ((x W_q) W_k) W_v`.
+    """
 
     def project(step: Step, side: str, x: Array, arrays: Any) -> Any:
         return step(side, project(step, sides[side], x, arrays) if side in sides else x, arrays)
@@ -56,7 +59,7 @@ def swap_projections(**sides: str) -> Change:
 
 
 def choose_sources(*sides: str) -> Change:
-    """Project these sides from x, and the others of q, k and v from the memory."""
+    """Project these sides from x, and the other sides from the memory; the sides are q, k and v."""
 
     def source(step: Step, side: str, x: Array, memory: Array) -> Any:
         if side in sides:

@@ -51,9 +51,9 @@ def subtract_maximum(*axes: int, in_numerator: bool = True, in_denominator: bool
 
 
 def use_other_rows(maxima_along_keys: bool | None, sums_along_keys: bool) -> Change:
-    """Broadcast the maxima or the sums of rows along the keys, as happens without `keepdims`.
+    """Normalize rows with the maxima or the sums of other rows, as happens without `keepdims`.
 
-    The first argument is None if no maxima are subtracted.
+    The flags say whether maxima and sums broadcast along the keys; None means that no maxima are subtracted.
     """
 
     def broadcast(rows: Array, along_keys: bool) -> Array:

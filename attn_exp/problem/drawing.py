@@ -50,14 +50,16 @@ class Distribution(NamedTuple):
         """
         if self.name == "normal":
             return lowest, 1.0
-        whole = self.name == "integers"
-        if whole and self.high is None:
+        are_integers = self.name == "integers"
+        if are_integers and self.high is None:
             raise UserError(f"{self.key}distribution=integers needs {self.key}high, the exclusive upper bound")
-        low = (0.0 if whole else lowest) if self.low is None else self.low
+        low = (0.0 if are_integers else lowest) if self.low is None else self.low
         high = 1.0 if self.high is None else self.high
-        exact = max(abs(low), abs(high)) <= EXACT and low == int(low) and high == int(high)
-        if not low < high or math.isinf(high - low) or (whole and not exact):
-            expected = "whole numbers up to 2^53, high above low" if whole else "high above low, by a finite amount"
+        are_exact = max(abs(low), abs(high)) <= EXACT and low == int(low) and high == int(high)
+        if not low < high or math.isinf(high - low) or (are_integers and not are_exact):
+            expected = (
+                "whole numbers up to 2^53, high above low" if are_integers else "high above low, by a finite amount"
+            )
             raise UserError(f"{self.key}low={low:g} and {self.key}high={high:g}: expected {expected}")
         return low, high
 
@@ -138,8 +140,8 @@ def draw_matrix(settings: Draw, key: str, source: RandomSource) -> Array:
         settings.distribution, settings.low, settings.high, settings.spread, settings.mean, f"{key}."
     )
     name = array_name(key)
-    generator = choose_source(*spell_seed(settings, key), source, draws_once=not settings.by_row)
-    # with `by_row`, a separate call draws each row
+    # with `by_row`, each row is drawn by a separate call
+    generator = choose_source(*find_seed(settings, key), source, draws_once=not settings.by_row)
     shape, calls = (settings.shape[-1:], math.prod(settings.shape[:-1])) if settings.by_row else (settings.shape, 1)
     matrices = np.stack([generator.array(name, distribution, shape) for _ in range(calls)]).reshape(
         -1, *settings.shape[-2:]
@@ -155,7 +157,7 @@ def draw_matrix(settings: Draw, key: str, source: RandomSource) -> Array:
     return np.asarray(matrix[list(settings.rows)] if settings.rows else matrix)
 
 
-def spell_seed(settings: Draw | Projections, key: str) -> tuple[str | None, int | None, str]:
+def find_seed(settings: Draw | Projections, key: str) -> tuple[str | None, int | None, str]:
     """Return the generator, the seed, and the name of the setting that gave the seed.
 
     The setting `legacy_seed` gives both generator and seed.
@@ -173,7 +175,7 @@ def spell_seed(settings: Draw | Projections, key: str) -> tuple[str | None, int 
 def choose_source(
     generator: str | None, seed: int | None, key: str, source: RandomSource, draws_once: bool = True
 ) -> RandomSource:
-    """Return `source`, or a new source if an array sets its own seed or another generator."""
+    """Return `source`, or a new source if an array has its own seed or generator."""
     name = source.generator if generator is None else generator
     if seed is None and name == source.generator:
         return source
@@ -230,7 +232,7 @@ NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|[-+]?(inf|nan)", re.IGN
 def is_plain(value: Any) -> bool:
     """Return whether a setting is a single array, written out or drawn; a file or one matrix per head is not."""
     nested = value
-    for _ in range(2):
+    for _ in range(2):  # one matrix per head has a third level of lists
         nested = nested[0] if isinstance(nested, (list, tuple)) and nested else None
     return not isinstance(value, str) and not isinstance(nested, (list, tuple))
 

@@ -1,7 +1,7 @@
 """Find the arrays of a problem in files by their names, and convert their layout.
 
-Projections may be whole, per head, transposed as in `nn.Linear`, or fused. Each is converted to the layout of a run:
-W_q, W_k, W_v `[m h*d]`, W_o `[h*e m]`, and a bias as one row.
+A projection may be one matrix or one per head; it may be transposed as in `nn.Linear`, or fused with others. It is
+converted to the layout of a run: W_q, W_k, W_v `[m h*d]`, W_o `[h*e m]`, and a bias as one row.
 
 Common names of arrays, matched from the end, so that `layers.0.attn.W_q.weight` is W_q:
 
@@ -160,8 +160,8 @@ def convert_layout(
 ) -> dict[str, Array]:
     """Return an array by name, in the layout of a run: a matrix `[m h*d]` or a bias `[1 h*d]`.
 
-    A fused array gives three arrays, for queries, keys and values. The array may be `[m h*d]`, `[h m d]`, `[m h d]`, or
-    a transpose of these. Error messages call it `label`.
+    A fused array gives three arrays, for queries, keys and values. Any other array may be `[m h*d]`, `[h m d]`,
+    `[m h d]`, or a transpose of these. `label` names the array in error messages.
 
     Raises:
         UserError: the array has none of these shapes.
@@ -187,8 +187,8 @@ def convert_layout(
 def join_heads(array: Array, name: str, width: int, head: int, transposed: bool, label: str) -> Array:
     """Return one matrix, given one matrix per head.
 
-    The columns of the heads of W_q, W_k and W_v are concatenated, and the rows of the heads of W_o. There may be fewer
-    key/value heads than query heads: several query heads then share one.
+    For W_q, W_k and W_v, the columns of the heads are concatenated; for W_o, their rows. There may be fewer key/value
+    heads than query heads: several query heads then share one.
     """
     stacked = np.swapaxes(array, 1, 2) if transposed else array
     first, second, _ = stacked.shape
@@ -215,10 +215,10 @@ LETTERS = {
     "o": "o|out|output|c_proj|dense|fc_out",
     "qkv": "qkv|in_proj|c_attn",
 }
-# what may precede or follow a word: W_q, to_q; q_proj, query_weight
+# what may precede a word (W_q, to_q) or follow it (q_proj, query_weight)
 BEFORE = r"(?:w|weight|weights|kernel|omega|linear|lin|to|attn|proj)_?"
 AFTER = r"_?(?:proj|projection|linear|lin|layer|weights?|kernel|matrix)(?:_(?:weights?|kernel))?"
-# names of matrices; the same words alone; and names of biases
+# MATRIX: names of matrices. BARE: the words alone, which may also be other arrays. BIAS: names of biases.
 MATRIX = {
     letter: re.compile(f"{BEFORE}(?:{words})(?:{AFTER})?|(?:{words}){AFTER}") for letter, words in LETTERS.items()
 }
@@ -246,9 +246,9 @@ def split_name(name: str) -> list[str]:
 
 
 def guess_projection(name: str) -> tuple[str, int] | None:
-    """Return the projection that a name means, such as `W_q` or `b_qkv`, and how sure that is; None for other names.
+    """Return the projection that a name means, such as `W_q` or `b_qkv`, and its rank; None for other names.
 
-    The second value is 0 for an exact name such as `q_proj`, and 1 for a guess such as `q`.
+    The rank is 0 for an exact name such as `q_proj`, and 1 for a guess such as `q`.
     """
     parts = split_name(name)
     if not parts:
@@ -266,9 +266,9 @@ def guess_projection(name: str) -> tuple[str, int] | None:
 
 
 def guess_stage(name: str) -> tuple[str, int] | None:
-    """Return the starting stage that a name means, `x`, `q`, `k`, `v` or `weights`; None for other names.
+    """Return the starting stage that a name means, `x`, `q`, `k`, `v` or `weights`, and a rank; None for other names.
 
-    The second value, 0, says that the name is exact, as in `guess_projection`.
+    The rank is always 0, which means an exact name in `guess_projection`.
     """
     parts = split_name(name) or [""]
     last = parts[-2] if parts[-1] in ("weight", "kernel") and len(parts) > 1 else parts[-1]

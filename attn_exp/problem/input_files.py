@@ -33,7 +33,7 @@ BEGINNING = 2**20
 def list_input_files(settings: Any) -> dict[str, str]:
     """Return the files that a configuration names, by setting, such as `{"embeddings.file": "x.npy"}`.
 
-    `settings` is a `Config` or its plain values. A model's files are included if any setting is left to the model.
+    `settings` is a `Config` or its plain values. A model's files are included if any setting comes from the model.
     """
     files = {
         setting: file for name in SECTIONS for setting, file in find_named_files(get_setting(settings, name), name)
@@ -71,7 +71,7 @@ def setting_names(value: Any) -> list[str]:
 def fingerprint(file: Any, key: str = "") -> str:
     """Return a hash of a file and of the files that it indexes, or an empty string if one of them cannot be read.
 
-    `key` is the setting that names the file. If that is `model.path`, all files of the checkpoint are hashed.
+    `key` is the setting that names the file. For `model.path`, all files of the checkpoint are hashed.
     """
     if not isinstance(file, str):
         return ""

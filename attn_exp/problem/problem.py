@@ -1,7 +1,7 @@
 """The problem of a run: the input that all variants share, and its division into heads.
 
-A setting with the value `model` is left to the model of the run. Such settings are filled in first, from the forward
-pass of that model.
+A setting with the value `model` comes from the model of the run. Such settings are filled in first, by a forward pass
+of that model.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Problem:
     """Token names, and the arrays that the computation starts from; arrays of earlier stages are None.
 
     - `tokens`: the names of the queries' tokens, without past tokens.
-    - `key_tokens`: the names of the keys' tokens: of the memory if there is one, else of past tokens and then `tokens`.
+    - `key_tokens`: the names of the keys' tokens: the tokens of the memory, or without one, past tokens and `tokens`.
     - `x`: the vectors `[t m]`, past tokens included.
     - `q` `[t d]`, `k` `[s d]`, `v` `[s e]`: queries, keys and values, their heads side by side.
     - `weights`: `[t s]`, if the computation starts from them.
@@ -111,13 +111,13 @@ def fill_in_qkv(problem: Problem) -> Problem:
 def project_qkv(problem: Problem, encode: Callable[[Array], Array] = lambda x: x) -> tuple[Array, Array, Array]:
     """Return q, k and v, projected from x and from the memory, if there is one; `encode` changes both of them first.
 
-    `q = x W_q` has only the new tokens. `k = x W_k` and `v = x W_v` have all tokens, or those of the memory.
+    `q = x W_q` has only the new tokens. `k = x W_k` and `v = x W_v` have all tokens; if there is a memory, its tokens.
     """
     assert problem.x is not None
     x = encode(problem.x)
-    source = x if problem.memory is None else encode(problem.memory)
+    key_source = x if problem.memory is None else encode(problem.memory)
     q = project_side("q", x[..., problem.past :, :], problem.projections)
-    return q, project_side("k", source, problem.projections), project_side("v", source, problem.projections)
+    return q, project_side("k", key_source, problem.projections), project_side("v", key_source, problem.projections)
 
 
 def make_late_problem(config: Config, given: Input) -> Problem:
@@ -132,7 +132,7 @@ def make_late_problem(config: Config, given: Input) -> Problem:
     q, k, v, weights = (given.stages.get(name) for name in ("q", "k", "v", "weights"))
     if q is not None and k is not None and q.shape[1] % k.shape[1]:
         raise UserError(f"embeddings.q has {q.shape[1]} numbers per query, not a multiple of the {k.shape[1]} per key")
-    keys = len(k) if k is not None else weights.shape[1]  # type: ignore[union-attr] # one is there
+    keys = len(k) if k is not None else weights.shape[1]  # type: ignore[union-attr] # there are weights if no k
     rows = len(q) if q is not None else len(weights)  # type: ignore[arg-type] # as above
     if v is not None and len(v) != keys:
         raise UserError(f"embeddings.v has {len(v)} rows; expected one for each of {keys} keys")
@@ -177,7 +177,7 @@ def names_with_past(tokens: tuple[str, ...] | int | None, past: int, keys: int) 
     If only the new tokens have names, the past tokens are called `past0`, `past1` and so on.
 
     Raises:
-        UserError: the number of names is neither that of all tokens nor that of the new ones.
+        UserError: the number of names is neither the number of all tokens nor the number of new tokens.
     """
     count = tokens if isinstance(tokens, int) else keys if tokens is None else len(tokens)
     if count not in (keys, keys - past):
@@ -268,7 +268,7 @@ def pool_heads(split: Array, heads: Heads) -> Array:
     return np.asarray(groups.mean(axis=-3).astype(split.dtype))
 
 
-# Settings left to the run's model
+# Settings that come from the run's model
 
 
 @dataclass
@@ -294,10 +294,10 @@ class Pass:
 
 
 def fill_in_from_model(config: Config, under_way: Pass | None = None) -> Config:
-    """Return the configuration with the settings that are left to a model filled in from one of its layers.
+    """Return the configuration, with the settings that come from a model filled in from one of its layers.
 
-    If no setting is left to a model, `config` is returned unchanged. `under_way` is the pass of the previous point of a
-    sweep, if there is one.
+    If no setting comes from a model, `config` is returned unchanged. `under_way` is the forward pass of the previous
+    point of a sweep, if there is one.
 
     Raises:
         UserError: no model is chosen, or it cannot be read.
@@ -309,7 +309,7 @@ def fill_in_from_model(config: Config, under_way: Pass | None = None) -> Config:
         return config
     if config.model.family is None:
         raise UserError(
-            f"{names[0]}={FROM_MODEL} is left to a model, but none is chosen; choose one: model=bert model.path=DIR"
+            f"{names[0]}={FROM_MODEL} comes from a model, but none is chosen; choose one: model=bert model.path=DIR"
         )
     from attn_exp.problem import models  # noqa: PLC0415 - most runs have none
 
@@ -317,7 +317,7 @@ def fill_in_from_model(config: Config, under_way: Pass | None = None) -> Config:
 
 
 def left_to_model(settings: Any) -> list[str]:
-    """Return the names of the settings that are left to a model; `settings` is a `Config` or its plain values."""
+    """Return the names of the settings that come from a model; `settings` is a `Config` or its plain values."""
     sources = {name: get_setting(get_setting(settings, name), "source") for name in ("embeddings", "projections")}
     groups = {"embeddings": sources["embeddings"], "mask": get_setting(settings, "mask")}
     groups["position"] = get_setting(settings, "position")

@@ -4,8 +4,8 @@
 
 1. The settings define it: written out, in a file, or as a printed product (`read_document`).
 2. The setting `draws` draws it.
-3. A generator draws several arrays one after another (`draw_in_order`). The order is that in which a notebook creates
-   them, or that in which PyTorch initializes a new layer.
+3. A generator draws several arrays one after another (`draw_in_order`), in the order in which a notebook creates them,
+   or in which PyTorch initializes a new layer.
 4. It is drawn from its own random stream, or is the identity or zeros (`make_array`).
 
 PyTorch's `Linear` stores its weight `[outputs inputs]` and computes `x W^T + b`. The arrays here are transposed,
@@ -29,10 +29,10 @@ from attn_exp.problem.drawing import (
     Distribution,
     RandomSource,
     choose_source,
+    find_seed,
     is_plain,
     next_array,
     read_matrix,
-    spell_seed,
 )
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def project(
 
 
 def read_document(settings: Projections, inputs: Inputs, head: int, random_source: RandomSource) -> dict[str, Array]:
-    """Return the arrays that the settings define: read from a file, written out, or recovered. A bias is one row."""
+    """Return the arrays that the settings define: written out, in a file, or as printed products; a bias is one row."""
     arrays = {}
     if settings.file is not None or not all(map(is_plain, settings.given.values())):
         from attn_exp.problem import from_files  # noqa: PLC0415 - most runs have none
@@ -122,9 +122,9 @@ def require_rows(name: str, matrix: Array, meaning: str, size: int, transposed: 
 
 
 def shape_of(name: str, arrays: Arrays, settings: Projections, inputs: Inputs, head: int) -> tuple[int, int]:
-    """Return the shape of a matrix; for a bias, that of the matrix it belongs to.
+    """Return the shape of a matrix; for a bias, the shape of the matrix it belongs to.
 
-    The columns are counted in `arrays`, or given by the settings if the matrix does not exist yet.
+    The columns are counted in the matrix in `arrays`; if it does not exist yet, the settings give their number.
     """
     columns = widths(settings, inputs.width())
     columns |= {key[-1]: array.shape[1] for key, array in arrays.items() if key in MATRICES}
@@ -152,14 +152,14 @@ def make_array(settings: Projections, name: str, rows: int, columns: int, random
         return (default_spread if settings.spread is None else settings.spread) * numbers
     if name in ("W_k", "W_v") and rows != columns:
         raise UserError(
-            f"projections=identity leaves vectors as they are: those of the memory have {rows} numbers, those of x "
-            f"{columns}; choose projections=normal"
+            f"projections=identity needs a memory as wide as x, but its vectors have {rows} numbers, and those of x "
+            f"have {columns}; choose projections=normal"
         )
     return np.eye(*shape) if name in MATRICES else np.zeros(shape)
 
 
 def recover_matrices(printed: Mapping[str, Any], inputs: Inputs, random_source: RandomSource) -> dict[str, Array]:
-    """Return each matrix W of which a document prints only the product `x W`, by solving `x W = product`."""
+    """Return each matrix W for which a document prints only the product `x W`: the solution of `x W = product`."""
     arrays = {}
     for name, product in printed.items():
         x = inputs.of(name)
@@ -189,9 +189,9 @@ def draw_in_order(
 ) -> dict[str, Array]:
     """Return the arrays that a generator draws one after another; empty if the settings name no generator.
 
-    The setting `order_per_head` lists the arrays that are drawn head by head, and `order` those drawn whole, after
-    them. The default order is W_q, W_k, W_v, W_o, then the biases, if any. A new `nn.Linear` draws each bias right
-    after its matrix. The default order leaves out `defined` arrays.
+    The arrays in the setting `order_per_head` are drawn first, head by head. Then the arrays in `order` are drawn, each
+    in one piece. By default, the order is W_q, W_k, W_v, W_o and then the biases, if any, without `defined` arrays.
+    With `torch_linear`, each bias is drawn right after its matrix.
 
     Raises:
         UserError: a name is unknown, the generator or seed is invalid, or the heads do not divide a width.
@@ -218,9 +218,9 @@ def draw_in_order(
 def find_stream(settings: Projections, random_source: RandomSource) -> Stream | None:
     """Return the stream that draws all projections in order; None if each array has its own stream.
 
-    It belongs to the generator of the projections if they set one, or else to that of the run.
+    If the projections have their own generator, it is the stream of that generator, otherwise the stream of the run.
     """
-    generator, seed, key = spell_seed(settings, "projections")
+    generator, seed, key = find_seed(settings, "projections")
     if settings.source in LAYERS:
         if generator not in (None, "torch"):
             raise UserError(f"projections.generator={generator}: {settings.source} can be drawn only by torch")
@@ -297,9 +297,9 @@ def draw_multi_head_attention(stream: Stream, size: int, biases: bool, key_size:
     """Draw the projections of a new `nn.MultiheadAttention(size, heads, bias=biases)`.
 
     PyTorch draws the output projection first, like any `Linear`. Then it draws one matrix `[3 size, size]` of queries,
-    keys and values, uniform within `sqrt(6 / (size + 3 size))`. Every bias is zero; the output's is drawn and then
-    set to zero. If keys and values have another size (`kdim=key_size, vdim=key_size`), PyTorch draws three matrices
-    one after another instead of the fused one.
+    keys and values, uniform within `sqrt(6 / (size + 3 size))`. Every bias is zero; the bias of the output is drawn,
+    and then set to zero. If keys and values have another size (`kdim=key_size, vdim=key_size`), PyTorch draws three
+    matrices one after another instead of the fused one.
     """
     output = draw_linear_weight(stream, size, size)
     if biases:

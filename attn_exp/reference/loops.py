@@ -1,7 +1,7 @@
 """The reference: attention in scalar loops, with sums that are rounded once.
 
 It was derived from the definition, independently of the forms, and shares only the rules with them. Every sum equals
-that of `math.fsum`, which rounds once, so the result is as close to the exact one as double precision allows.
+the result of `math.fsum`, which rounds once, so it is as exact as double precision allows.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ def compute_weights(  # noqa: PLR0913 - a query and what determines its weights
     dots: Vector | None = None,
     subtracted: float | None = None,
 ) -> list[float]:
-    """Return the weights of one query over all keys; `q` `[t d]` and `k` `[s d]` are those of one head.
+    """Return the weights of one query over all keys, from the `q` `[t d]` and `k` `[s d]` of one head.
 
-    The query has the index `row`, and `position` is its position among the keys. `dots` are its dot products with the
-    keys, if already known. `subtracted` is a number to subtract from every logit, rounded in the softmax dtype.
+    `row` is the index of the query, and `position` its position among the keys. `dots` are its dot products with the
+    keys, if they are known already. `subtracted` is subtracted from every logit, rounded in the softmax dtype.
     """
     if rules.pairing is not None:
         dots = [rules.pairing.pair_twin(q[row], key, head) for key in k]
@@ -47,6 +47,7 @@ def compute_weights(  # noqa: PLR0913 - a query and what determines its weights
     if subtracted is not None:
         masked = [subtract_in(logit, subtracted, rules.softmax_dtype) for logit in masked]
         if rules.normalizer.exponential and not extras and max(masked, default=0.0) == -math.inf:
+            # the subtraction overflowed for every key, and the softmax is 0 / 0
             return [math.nan] * len(masked)
     return rules.normalizer.twin(masked, extras)
 

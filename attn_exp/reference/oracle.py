@@ -1,7 +1,7 @@
 """Run the reference on a problem, from x to the output, for as many queries as a budget allows.
 
-A `Question` goes in, an `Answer` comes out: `project_sides`, `encode_and_pool`, `compute_weights`, then the context and
-the output of the checked queries.
+`answer_question` turns a `Question` into an `Answer`, step by step: `project_sides`, `encode_and_pool`,
+`compute_weights`, then the context and the output of the checked queries.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ Sides = tuple[Array | None, Array | None, Array | None]
 """q, k and v of stacked problems, `[n t d]`."""
 
 BUDGET = 2_000_000
-"""Maximum number of multiplications of Python floats to project x, about 0.1 s; NumPy computes larger projections."""
+"""Maximum number of multiplications of Python floats to project x (about 0.1 s); NumPy computes larger projections."""
 
 QUERIES = 2_000_000
-"""Maximum number of multiplications for the checked queries, about 0.1 s; small problems are checked in full."""
+"""Maximum number of multiplications for the checked queries (about 0.1 s); small problems are checked in full."""
 
 REFERENCES = {"logits": reference.compute_weights, "kernel": reference.compute_linear_weights}
 """The function that computes the expected weights of a form, by `Form.reference`."""
@@ -88,7 +88,7 @@ def list_twins(question: Question) -> list[Twin]:
 def answer_question(question: Question, problem: Problem, sides: Sides | None = None) -> Answer:
     """Return the expected values of stacked problems, for as many evenly spaced queries as the budget allows.
 
-    Call it only if `why_unanswerable` returns None. `sides` are q, k, v if they are already projected.
+    Call it only if `why_unanswerable` returns None. `sides` are q, k and v, if they are projected already.
     """
     q, k, v = encode_and_pool(question, project_sides(question, problem) if sides is None else sides, problem.past)
     has_projection, heads = question.output_projection and problem.projections, question.heads
@@ -133,21 +133,21 @@ def split_heads(question: Question, side: Any, count: int) -> Array:
     return np.asarray(split[:, [head % count if question.tiled else head * count // heads for head in range(heads)]])
 
 
-def choose_rows(problem: Problem, mixing: int) -> Shape:
+def choose_rows(problem: Problem, output_cost: int) -> Shape:
     """Choose which queries to check: the first, the last, and evenly spaced ones between them, as the budget allows.
 
-    `mixing` is the number of multiplications per row of the output projection.
+    `output_cost` is the number of multiplications of the output projection for one query.
     """
     width = sum(side.shape[2] for side in (problem.q, problem.k, problem.v) if side is not None) or 1
     length = len(problem.tokens)
-    count = min(length, max(2, QUERIES // (problem.keys * width + mixing)))
+    count = min(length, max(2, QUERIES // (problem.keys * width + output_cost)))
     return tuple(range(length)) if count == length else tuple(map(round, np.linspace(0, length - 1, count)))
 
 
 def encode_and_pool(question: Question, sides: Sides, past: int) -> Sides:
     """Return q, k and v with their positions encoded and the key/value heads pooled, by the reference's own loops.
 
-    If there are `past` tokens, the positions of queries start after them, whatever offset the masks use.
+    The positions of queries start after the `past` tokens if there are any, otherwise at the offset of the masks.
     """
     (q, k, v), heads = sides, question.heads
     if heads.shared < heads.given:
@@ -166,7 +166,10 @@ def change_each(side: Array | None, change: Callable[[Any], list[list[float]]]) 
 
 
 def project_sides(question: Question, problem: Problem) -> Sides:
-    """Return q, k and v, projected by the reference if that fits the budget, else as NumPy projected them."""
+    """Return q, k and v, projected by the reference if that fits the budget, else as NumPy projected them.
+
+    If a position changes x, the reference must project them, whatever it costs.
+    """
     changes_x = any(position.changes_x for position in question.positions)
     cost = sum(side[0].size * side.shape[2] for side in (problem.x, problem.memory) if side is not None)
     if problem.x is None or not (changes_x or 3 * cost <= BUDGET):
@@ -186,18 +189,19 @@ def project(vectors: Any, problem: Problem, letter: str) -> Array:
 def sum_exactly(terms: Array) -> Array:
     """Sum along the last axis as `math.fsum` does: each result is the float nearest to the exact sum.
 
-    Each term is split into leading bits, whose sum is exact, and a rest, and the two are summed separately: Rump, Ogita
-    and Oishi 2008, "Accurate Floating-Point Summation, Part I", section 3. If the rounding error of the rest may change
-    the result, `fsum` is used.
+    Each term is split into its leading bits and a rest, and the two are summed separately. The sum of the leading bits
+    is exact. If the rounding error of the rest may change the result, `fsum` is used.
+
+    Source: Rump, Ogita and Oishi 2008, "Accurate Floating-Point Summation, Part I", section 3.
     """
     with np.errstate(all="ignore"):
         anchor = np.ldexp(2.0, np.frexp(np.abs(terms).sum(axis=-1, keepdims=True))[1])
         leading = (terms + anchor) - anchor
         rest = terms - leading
         error = np.abs(rest).sum(axis=-1) * (terms.shape[-1] * np.finfo(np.float64).eps)
-        sums, highest = (leading.sum(axis=-1) + (rest.sum(axis=-1) + side) for side in (-error, error))
-    is_open = ~(sums == highest)  # NaN as well
-    sums[is_open] = list(map(math.fsum, terms[is_open].tolist()))
+        sums, highest = (leading.sum(axis=-1) + (rest.sum(axis=-1) + shift) for shift in (-error, error))
+    is_undecided = ~(sums == highest)  # also True for NaN
+    sums[is_undecided] = list(map(math.fsum, terms[is_undecided].tolist()))
     return np.asarray(sums + 0.0)  # no negative zero
 
 
@@ -208,7 +212,7 @@ def embed_positions(question: Question, vectors: list[list[float]]) -> list[list
 
 
 def encode_rows(rows: Any, count: int, turn: Turn, offset: int) -> list[list[float]]:
-    """Encode each row's position in all of its `count` heads, which are side by side."""
+    """Encode the position of each row in all of its heads; a row has `count` heads side by side."""
     return [
         [number for head in range(count) for number in turn(reference.slice_head(numbers, count, head), row + offset)]
         for row, numbers in enumerate(rows)
@@ -216,7 +220,7 @@ def encode_rows(rows: Any, count: int, turn: Turn, offset: int) -> list[list[flo
 
 
 def compute_row_weights(question: Question, q: Any, k: Any, dots: Any, head: int, row: int) -> list[float]:
-    """Return the weights of one query, with the q and k of its head; `question.empty` fills a row that sees no key."""
+    """Return the weights of one query, from the q and k of its head; if it sees no key, as `question.empty` says."""
     query_place = question.heads.query, head, row, row + int(question.rules.offset)
     weights = REFERENCES[question.weights](q, k, *query_place, question.rules, dots=dots)
     if any(weights) or reference.sees_key(len(k), *query_place, len(q), question.rules):
@@ -231,8 +235,8 @@ def compute_row_weights(question: Question, q: Any, k: Any, dots: Any, head: int
 def answer_all(questions: Mapping[str, Question], problem: Problem) -> dict[str, Answer]:
     """Return the answer to each question by name, except for questions that the reference cannot answer.
 
-    All arrays have a leading axis for stacked problems. Equal questions are answered once. Questions that encode the
-    same positions in x share one projection of x.
+    All arrays have a first axis for stacked problems. Equal questions are answered only once, and questions that encode
+    the same positions in x share one projection of x.
     """
     answered: list[tuple[Question, Answer]] = []
     projections: list[tuple[tuple[Position, ...], Sides]] = []

@@ -1,12 +1,12 @@
 """The rules: masks, scores, positions and normalizers, one per file, and the `Grid` that they are evaluated on.
 
-A rule is a frozen dataclass; its fields are its settings. For a `Grid` of logits, a mask returns which of them it
-`allows`, and a score rule transforms them or returns a `bias`. The `span` of a mask lets forms skip blocks. No rule
-knows which form runs it.
+A rule is a frozen dataclass; its fields are its settings. Rules are evaluated on a `Grid` of logits: a mask says which
+of the logits it `allows`, and a score rule transforms them or returns a `bias` to add. The `span` of a mask lets forms
+skip blocks of masked keys. No rule knows which form runs it.
 
-Only masks produce -inf. The -inf of an additive mask become booleans where it enters the package, so that NaN at masked
-keys cannot leak. If a stored run names a rule whose code is not available, a placeholder (`Absent`) takes its place.
-`example.py` defines the expected result that each file must write out by hand.
+Only masks produce -inf. If a user passes an additive mask, its -inf are first converted to booleans, so that NaN at
+masked keys cannot leak. If a stored run names a rule whose code is not available, a placeholder (`Absent`) takes its
+place. Each file also has an expected result, written by hand: an `Example` (`example.py`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ def rule_class(group: str, name: str) -> type:
 
 
 def endless(key: str) -> Any:
-    """Return the value that means "no limit" for a setting of a rule: `"mask.window.left" -> -1`, or None."""
+    """Return the value that means "no limit" for a setting, `"mask.window.left" -> -1`; None if there is none."""
+    # a key with fewer than three parts is padded with empty ones, which name no group
     group, name, setting = (["", "", "", *key.split(".")])[-3:]
     if group not in KINDS or name not in names(group) or registry.is_absent(package(group), name):
         return None

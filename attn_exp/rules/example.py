@@ -18,7 +18,7 @@ class Example(NamedTuple):
             position, rows of the changed x, or of one changed head. For a normalizer, rows of weights.
         given: the input: rows of logits, of x or of a head; zeros by default.
         keys: rows of keys, for a score rule that computes scores from q and k, or for a position that changes keys.
-        keys_after: the same keys after a position has changed them; required if it treats keys and queries differently.
+        keys_after: the same keys after the position changed them; required if it treats keys and queries differently.
         heads: the number of heads.
         head: the head that the outcome shows.
         offset: the position of the first query.

@@ -31,12 +31,12 @@ def describe_difference(group: str, rule: Any, example: Example) -> str:
     `rule` is a mask, score rule or position with the settings of the example, or a normalizer.
     """
     expected = example.outcome if group != "mask" else [[key == SEEN for key in row] for row in example.outcome]
-    text = compare_numbers(compute_outcome(group, rule, example), expected, example.decimals)
-    if text or group != "position" or not (len(example.keys) or len(example.keys_after)):
-        return text
+    difference = describe_first_difference(compute_outcome(group, rule, example), expected, example.decimals)
+    if difference or group != "position" or not (len(example.keys) or len(example.keys_after)):
+        return difference
     keys = rule.turn_key(np.array(example.keys, float), np.arange(len(example.keys)) + example.offset)
-    text = compare_numbers(keys, example.keys_after, example.decimals)
-    return f"for keys, {text}" if text else ""
+    difference = describe_first_difference(keys, example.keys_after, example.decimals)
+    return f"for keys, {difference}" if difference else ""
 
 
 def compute_outcome(group: str, rule: Any, example: Example) -> Array:
@@ -62,7 +62,7 @@ def compute_outcome(group: str, rule: Any, example: Example) -> Array:
     return np.asarray(changed) if extra is None else np.column_stack([changed, np.full(len(changed), extra)])
 
 
-def compare_numbers(numbers: Array, outcome: Sequence[Any], decimals: int) -> str:
+def describe_first_difference(numbers: Array, outcome: Sequence[Any], decimals: int) -> str:
     actual, expected = np.asarray(numbers, float), np.asarray(outcome, float)
     if actual.shape != expected.shape:
         return f"its shape is {list(actual.shape)}, expected {list(expected.shape)}"
@@ -86,6 +86,7 @@ def guard_methods(kind: type, name: str, group: str) -> None:
         if owner.__module__.partition(".")[0] in (THIS_PACKAGE, "builtins", "abc", "typing"):
             continue
         for method_name, method in list(vars(owner).items()):
+            # a method whose globals are those of this module is a guard already
             if inspect.isfunction(method) and not method_name.startswith("_") and method.__globals__ is not globals():
                 setattr(owner, method_name, guard(method, f"{group}={name}", MISFITS.get(method_name)))
 
@@ -97,10 +98,10 @@ def guard(
     error_type: type[UserError] = UserError,
     passes: type[Exception] = UserError,
 ) -> Callable[..., Any]:
-    """Wrap a function from outside the package: an error in it, or a wrong result, raises `error_type`, a UserError.
+    """Wrap a function from outside the package, so that its errors and wrong results raise `error_type`.
 
-    `misfit` decides whether a result is wrong. Exceptions of type `passes` are not changed: the contract of the
-    function allows them.
+    `misfit` decides whether a result is wrong. The contract of the function allows exceptions of type `passes`, which
+    are raised unchanged.
     """
 
     @functools.wraps(function)
@@ -121,7 +122,7 @@ def guard(
 
 
 def find_misfit(arguments: tuple[Any, ...], result: Any, kinds: str = "fiub", expected: str = "real numbers") -> str:
-    """Return what is wrong with a result: its dtype, its shape, or NaN where the input had none; "" if nothing is.
+    """Return what is wrong with a result: its dtype, its shape, or NaN where the input had none; "" if it is right.
 
     `kinds` are the allowed kinds of dtype. The result must have the shape of the first array among the arguments. If
     the first is a grid, the result must broadcast to it.

@@ -50,7 +50,7 @@ def take_values(values: Array, grid: Grid) -> Array:
 
 
 class Validated:
-    """The base of all rules: it checks the fields of a rule created in Python like settings on the command line."""
+    """The base of all rules: fields that are set in Python are checked like settings on the command line."""
 
     kinds: ClassVar[Mapping[str, Kind]]
 
@@ -67,7 +67,7 @@ class Rule(Validated):
     - `relative`: whether the result, `allows` of a mask or `bias` of a score rule, depends only on the head and on
       `key - query`. Blockwise forms then evaluate it once per difference.
     - `one_sequence`: whether the rule identifies tokens by index. Queries and keys must then be tokens of one sequence.
-    - `instead`: the settings that override a setting, by its name.
+    - `instead`: maps the name of a setting to the settings that override it.
     """
 
     relative: ClassVar[bool] = False

@@ -18,7 +18,7 @@ from attn_exp.rules.normalizers.softmax import NORMALIZER as SOFTMAX
 from attn_exp.rules.scores.score import Score
 
 MOST_ENTRIES = 1 << 28
-"""Maximum number of entries of a mask that is stored in full, at one byte each."""
+"""Maximum number of entries of a mask that is stored as an array, at one byte each."""
 AT_ONCE, KEYS_AT_ONCE = 1 << 24, 256
 """Maximum number of mask entries, and of keys, that `queries_with_keys` evaluates at a time."""
 
@@ -37,7 +37,7 @@ class Rules:
     Some fields:
 
     - `offset`: the position of the first query among the keys: an integer, or one integer per example, `[b]`.
-    - `softmax_dtype`: the dtype of the normalizer in forms that round stage by stage; None keeps that of the input.
+    - `softmax_dtype`: the dtype of the normalizer in forms that round stage by stage; None keeps the input's dtype.
     - `bend_last`: whether `bend` comes after biases and masks, as in old code. A soft-cap then makes -inf finite, so
       hidden keys get weight.
     """
@@ -71,7 +71,10 @@ def whole_grid(rules: Rules, heads: int, rows: int, keys: int, batches: int | No
 
 
 def part_grid(rules: Rules, batch: Any, head: Any, row: Any, key: Any, sizes: tuple[int, int, int]) -> Grid:
-    """Return the grid at these indices or index arrays; `sizes` are the heads, rows and keys of the whole problem."""
+    """Return the grid of part of the logits, given by indices or index arrays.
+
+    `sizes` are the numbers of heads, rows and keys of the whole problem.
+    """
     offset = np.asarray(rules.offset)
     return Grid(batch, head, row, row + (offset[batch] if offset.ndim else offset), key, *sizes)
 

@@ -109,7 +109,7 @@ MISTAKES = [
     ("statu", "unknown command 'statu'; did you mean status?"),
     ("-m seed=range(0,5,0)", "expected range(start,stop,step) with finite numbers and a step that is not 0"),
     ("scale=1" + "0" * 400, "expected true, false, or the multiplier as a number"),
-    ("mask=window mask.window.left=-2", "mask.window.left=-2: expected a whole number of keys, or -1 for an open side"),
+    ("mask=window mask.window.left=-2", "mask.window.left=-2: expected a whole number of keys, or -1 for no limit"),
     ("+projections.given.b_q=[1,2,3,4]", "projections: b_q given, but bias=false adds none; write bias=true"),
     (GROUPED + " +projections.given.W_o=[[1]]", "projections: W_o given, but the input is already projected; leave"),
     (GROUPED + " head=2 variant=matrix", "that divides head=1 (variant.NAME.head sets head for one variant)"),

@@ -144,7 +144,7 @@ WRONG = {
     "embeddings.memory.q=[[1]]": "embeddings.memory.q: a memory has only vectors",
     "embeddings.memory.memory=2": "embeddings.memory.memory: a memory has only vectors",
     "embeddings.memory=2 past=1": "past=1 and embeddings.memory: keys come from earlier tokens or from a memory",
-    "embeddings.memory=[[1,2]] projections=identity": "projections=identity leaves vectors as they are: those of",
+    "embeddings.memory=[[1,2]] projections=identity": "projections=identity needs a memory as wide as x, but",
     "embeddings.memory=[[1,2]] ++projections.given.W_k=[[1,2,3,4],[1,2,3,4],[1,2,3,4]]": "W_k has the shape [3, 4]",
     "embeddings.memory=3 mask=document mask.document.ids=[0,0,1]": "mask=document applies within one sequence",
     "embeddings.memory.tokens=3 embeddings.memory.vectors=[[1,2]]": "embeddings.memory.tokens=3, but there are 1 v",

@@ -1,4 +1,4 @@
-"""Compare the conventions of all libraries on one problem: which of them agree, and where the others diverge."""
+"""Compare the conventions of all libraries on one problem: which conventions agree, and where the others diverge."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ class Record:
 
 
 def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> Iterator[Record]:
-    """Yield a record for every variant under the convention of each library; a variant that pins one keeps it."""
+    """Yield a record for every variant under the convention of each library.
+
+    If a variant pins a convention, all of its records are computed under that convention.
+    """
     for variant in variants:
         bind = None if variant.own is None else variant.own.bind
         chosen = config.variant[variant.name]

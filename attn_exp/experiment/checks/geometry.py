@@ -1,6 +1,6 @@
-"""Find the mistakes that a run of this size, with these settings and numbers, would not show or could not tell apart.
+"""Find mistakes that this run would not show, or could not tell apart, with its sizes, settings and numbers.
 
-To find out, the check makes the mistakes of the catalogue on purpose, one at a time.
+The check makes the mistakes of the catalogue on purpose, one at a time, and compares the outputs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Record:
     `shows`: "yes" if the mistake gives a wrong output here; "no" if the output is right; "alike" if other mistakes give
         the same wrong output; "not asked for" if the run lacks a setting that the mistake needs; "-" if no mistake can
         be tried in the variant.
-    `like`: the other mistakes that give the same wrong output.
+    `like`: the names of other mistakes that give the same wrong output.
     `reason`: the missing setting, or why the mistake cannot be tried.
     """
 

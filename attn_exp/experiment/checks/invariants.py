@@ -37,7 +37,7 @@ class NotApplicableError(Exception):
 
 @dataclass(frozen=True)
 class Case:
-    """A variant with its q `[h t d]`, k `[g s d]`, v `[g s e]` and rules, which an invariant changes and recomputes."""
+    """A variant with its q `[h t d]`, k `[g s d]`, v `[g s e]` and rules; an invariant changes some and recomputes."""
 
     settled: Settled
     q: Array
@@ -72,6 +72,7 @@ class Case:
 
 
 def refuse_if(*reasons: tuple[bool, str]) -> None:
+    # the first text whose condition is true
     for text in (text for holds, text in reasons if holds):
         raise NotApplicableError(text)
 
@@ -167,7 +168,7 @@ def decoding(case: Case) -> Answer:
 def logit_shift(case: Case) -> Answer:
     """Adding a constant to every logit changes nothing if the weights of a row sum to 1.
 
-    One constant is so large that its `exp` overflows, and one so small that it underflows. So code that does not
+    There are two constants: the `exp` of one overflows, and the `exp` of the other underflows. So code that does not
     subtract the largest logit fails.
     """
     normalizer = case.rules.normalizer
@@ -195,7 +196,7 @@ def rope_shift(case: Case) -> Answer:
     relative = [position for position in case.settled.positions if position.relative]
     refuse_if((case.rules.pairing is not None, NO_DOT_PRODUCTS), (not relative, "no rotary positions"))
     q, k = case.q, case.k
-    for position in relative:  # rotating every token once more, as if it were at position 7, shifts it by 7 positions
+    for position in relative:  # rotating every token by the angles of position 7 shifts it by 7 positions
         q, k = position.turn(q, np.full(q.shape[1], 7)), position.turn_key(k, np.full(k.shape[1], 7))
     return replace(case, q=q, k=k).compute(), case.compute()
 
@@ -222,10 +223,10 @@ def gradients(case: Case) -> Answer:
 
 
 TOLERANCE = 1e-9
-"""Differences of up to this share of the largest output count as rounding.
+"""Differences of up to this fraction of the largest output count as rounding.
 
-For a form that computes in a coarser dtype than float64, the limit is `SAME_FUNCTION` ulp of that dtype. For gradients,
-which are compared with finite differences, it is the square root of the limit."""
+For a form that computes in a coarser dtype than float64, the limit is `SAME_FUNCTION` ulp of that dtype. Gradients are
+compared with finite differences, so their limit is the square root of this."""
 
 INVARIANTS: dict[str, Callable[[Case], Answer]] = {
     "token order": token_order,

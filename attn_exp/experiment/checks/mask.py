@@ -39,7 +39,7 @@ class Record:
 
 
 def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> Iterator[Record]:
-    """Yield one record for each row of blocks of each variant's mask; if heads have different masks, of each head."""
+    """Yield one record for each row of blocks of each variant's mask, or of each head's mask if these differ."""
     tokens = problem.tokens
     for settled in variants:
         heads = allowed_entries(settled.rules.masks, len(tokens), problem.keys, int(settled.rules.offset), settled.head)
@@ -58,14 +58,14 @@ def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> It
 
 
 def draw_blocks(allowed: Array, size: int) -> list[str]:
-    """Return a drawing of a mask `[t s]`, a line for each row of `size x size` blocks."""
+    """Draw a mask `[t s]`, with one line per row of `size x size` blocks."""
     rows = (allowed[row : row + size] for row in range(0, allowed.shape[0], size))
     blocks = ([row[:, key : key + size] for key in range(0, allowed.shape[1], size)] for row in rows)
     return ["".join(FULL if block.all() else PARTIAL if block.any() else EMPTY for block in row) for row in blocks]
 
 
 def describe_keys(seen: Array, names: Sequence[str]) -> str:
-    """Return the names of the keys that are seen; `seen` is `[s]`: `she, likes`, `k0..k4 and k7`, or `every key`."""
+    """Name the keys that are True in `seen` `[s]`: `she, likes`, `k0..k4 and k7`, or `every key`."""
     if seen.all():
         return "every key"
     runs = np.flatnonzero(np.diff(seen, prepend=False, append=False)).reshape(-1, 2)

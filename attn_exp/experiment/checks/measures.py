@@ -19,7 +19,7 @@ from attn_exp.problem.problem import Problem
 
 @dataclass(frozen=True)
 class Record:
-    """One metric of one variant. If it is undefined there, `value` is NaN, and `note` may give the reason."""
+    """One metric of one variant. If the metric is undefined, `value` is NaN, and `note` may give the reason."""
 
     variant: str
     metric: str

@@ -20,17 +20,17 @@ from attn_exp.forms.trace import Trace
 from attn_exp.problem.problem import Problem
 
 ORDINARY, SUSPICIOUS = 2.0, 10.0
-"""Up to `ORDINARY` times the error of a plain implementation is ordinary rounding; up to `SUSPICIOUS` times is
-suspicious, and more is a different function."""
+"""How to judge an error, as a multiple of the error of a plain implementation: up to `ORDINARY` it is ordinary
+rounding, up to `SUSPICIOUS` it is suspicious, and above that the function is a different one."""
 
 
 @dataclass(frozen=True)
 class Record:
     """One stage of one variant in one dtype.
 
-    `error`: the largest difference from the exact stage, which is computed from the same rounded inputs in float64, or
-        in `longdouble` if the dtype is float64.
-    `plain_error`: the same for the plainest form in this dtype, but at least half an ulp of the largest number.
+    `error`: the largest difference from the exact stage. The exact stage is computed from the same rounded inputs in
+        float64, or in `longdouble` if the dtype is float64.
+    `plain_error`: the error of the plainest form in this dtype, but at least half an ulp of the largest number.
     `ratio`: `error / plain_error`.
     `verdict`: the ratio in words.
 
@@ -49,7 +49,7 @@ class Record:
 def examine(config: Config, problem: Problem, variants: Sequence[Settled]) -> Iterator[Record]:
     """Yield a record for every stage of every variant in each dtype that the run names, or in all if it names none.
 
-    If a form computes in a coarser dtype than a named one, it is judged in the coarser one.
+    If a form computes in a coarser dtype than the named one, it is judged in its own dtype.
     """
     dtypes = config.dtype or TYPES
     computed_in = {

@@ -1,6 +1,6 @@
 """Metrics: single numbers that describe the error of an output or the distribution of the weights.
 
-Each file has one family of them in `METRICS`, a tuple of `Metric`. `metrics=name` selects a metric by its name.
+Each file defines one family of metrics in `METRICS`, a tuple of `Metric`. `metrics=name` selects a metric by its name.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How much an output differs from the exact one and from that of the baseline row, and how much heads differ."""
+"""How much an output differs from the exact output and from the baseline row, and how much heads differ."""
 
 from __future__ import annotations
 
@@ -79,9 +79,8 @@ def passes_assert_close(answer: Array, expected: Array, dtype: str = "float64") 
 def ulp_distances(answers: Array, expected: Array) -> Array:
     """Return the largest distance in ulp (units in the last place) for each of n arrays, `[n ...] -> [n]`.
 
-    The distance is a difference of integers: `rank_floats` gives consecutive floats consecutive integers. Source:
-    Goldberg 1991, "What Every Computer Scientist Should Know About Floating-Point Arithmetic";
-    `numpy.testing.assert_array_max_ulp`.
+    The distance is the difference of the integers that `rank_floats` gives. Source: Goldberg 1991, "What Every Computer
+    Scientist Should Know About Floating-Point Arithmetic"; `numpy.testing.assert_array_max_ulp`.
     """
     ranks = [rank_floats(array.astype(answers.dtype)) for array in (answers, expected)]
     high, low = np.maximum(*ranks), np.minimum(*ranks)
@@ -92,7 +91,8 @@ def ulp_distances(answers: Array, expected: Array) -> Array:
 def rank_floats(numbers: Array) -> Array:
     """Return integers in the same order as these floats; consecutive floats become consecutive integers.
 
-    The bits of positive floats, read as integers, already have this order. Those of negative floats have the reverse.
+    The bits of positive floats, read as integers, have this order already. The bits of negative floats have the reverse
+    order.
     """
     size = numbers.dtype.itemsize
     bits = np.ascontiguousarray(numbers).view(f"i{size}").astype(np.int64)
@@ -102,10 +102,10 @@ def rank_floats(numbers: Array) -> Array:
 def errors_in_ulp(answers: Array, expected: Array, ulp_dtype: Any = None) -> Array:
     """Return the largest error for each of n arrays, `[n ...] -> [n]`, in ulp of the largest expected magnitude.
 
-    All errors of an array are in ulp of the same magnitude. A small entry may be the difference of large numbers and
-    has their rounding errors; in ulp of its own, these would be thousands. `ulp_dtype` is the dtype that defines an
-    ulp, if the output was computed in a coarser dtype than it is stored in. Source: Higham 2002, "Accuracy and
-    Stability of Numerical Algorithms", sections 2.1 (ulp) and 3.1 (normwise error).
+    All errors of an array are in ulp of the same magnitude. A small entry may be the difference of large numbers, and
+    have their rounding errors; measured in its own ulp, these would be thousands. If the output was computed in a
+    coarser dtype than it is stored in, `ulp_dtype` is that dtype, and defines an ulp. Source: Higham 2002, "Accuracy
+    and Stability of Numerical Algorithms", sections 2.1 (ulp) and 3.1 (normwise error).
     """
     dtype = np.dtype(ulp_dtype or answers.dtype)
     magnitudes = np.abs(expected).reshape(len(expected), -1).max(axis=-1, initial=0)
@@ -164,9 +164,9 @@ def total_variation(p: Array, q: Array) -> Array:
 
 
 def mean_divergence(divergence: Callable[[Array, Array], Array], subject: Subject) -> float:
-    """Return the mean divergence of a variant's weights from those of the baseline row, over the rows of weights.
+    """Return the mean divergence between the weights of the baseline row and of a variant, over all queries.
 
-    `divergence` takes the weights of the baseline row first. Queries that see no key in one of the two are left out.
+    `divergence` takes the weights of the baseline row first. A query is left out if it sees no key in one of the two.
 
     Raises:
         NotFormedError: rows of weights do not sum to 1, or the two variants differ in the shape of their weights.

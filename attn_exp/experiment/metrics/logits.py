@@ -50,7 +50,7 @@ def log_sum_exp(masked: Array) -> Array:
 
 
 def log_sums(trace: Trace) -> Array:
-    """Return the log-sum-exp of each row, `[h t]`; if the form has none, it is computed from the masked logits."""
+    """Return the log-sum-exp of each row, `[h t]`, computed from the masked logits if the form did not compute it."""
     return log_sum_exp(get_stage(trace, "masked")) if trace.lse is None else trace.lse
 
 
@@ -61,7 +61,7 @@ SAME_WEIGHTS = 1e-12
 
 
 class Split(NamedTuple):
-    """Weights that are `softmax(own * scores + rest)`, in the parts of this formula.
+    """The parts of weights that equal `softmax(own * scores + rest)`.
 
     `scores`: the scores, `[h t s]`.
     `rest`: what is added to the logits, `[h t s]`; -inf for masked keys.
@@ -95,9 +95,9 @@ def split_weights(comparison: Comparison, variant: str) -> Split | None:
 
 
 def find_multiplier(logits: Array, scores: Array, configured: float) -> float | None:
-    """Return the multiplier of the scores: the configured one, or another one that a mistake used.
+    """Return the multiplier of the scores: the configured one, or a different one that a mistake used.
 
-    Return None if the logits are no multiple of the scores.
+    Return None if the logits are not a multiple of the scores.
     """
     largest = np.unravel_index(np.argmax(np.abs(scores)), scores.shape) if scores.size else ()
     measured = float(logits[largest] / scores[largest]) if scores.size and scores[largest] else configured
@@ -117,8 +117,8 @@ def standard_multiplier(trace: Trace) -> float:
 
 
 POINTS, MOST_WEIGHTS = 49, 1_000_000
-"""The number of multipliers per curve, and the maximum number of weights that a curve may need. If all queries would
-need more, evenly spaced ones are used."""
+"""The number of multipliers per curve, and the maximum number of weights to compute for a curve. If all queries would
+need more, the curve uses evenly spaced queries."""
 
 
 class Curve(NamedTuple):
@@ -158,13 +158,13 @@ def mean_entropy(split: Split, multipliers: Array) -> Array:
 # Derivatives of attention, from their formulas
 
 TINY = 1e-30
-"""The size of an imaginary step; its square vanishes, so that the derivative is exact to the last digit."""
+"""The size of an imaginary step. Its square is too small to matter, so the derivative is exact to the last digit."""
 
 
 def bend_slope(stages: Trace, rules: Rules) -> Array:
     """Return the derivative of the `bend` of all score rules at the logits, computed with a complex step.
 
-    With `bend_last`, rules bend the masked logits, so it is the derivative at those; it is 0 at -inf.
+    With `bend_last`, rules bend the masked logits, so the result is the derivative there. At -inf, it is 0.
 
     Source: Squire and Trapp 1998, "Using Complex Variables to Estimate Derivatives of Real Functions".
     """
@@ -183,8 +183,8 @@ def bend_slope(stages: Trace, rules: Rules) -> Array:
 def gradient(q: Array, k: Array, v: Array, rules: Rules, received: Array) -> tuple[Array, Array, Array]:
     """Return the gradients dq, dk, dv of `sum(received * context)`, where `received` is `[h t e]`.
 
-    With r for `received`: `dv = w^T r`, `dw = r v^T`, `dl = w (dw - sum_j w_j dw_j)`, `dq = scale dl k`,
-    `dk = scale dl^T q`. The gradients of query heads that share keys are added.
+    With r for `received`, the formulas for softmax are `dv = w^T r`, `dw = r v^T`, `dl = w (dw - sum_j w_j dw_j)`,
+    `dq = scale dl k`, `dk = scale dl^T q`. The gradients of query heads that share keys are added.
 
     Source: Dao et al. 2022, "FlashAttention", appendix B.2.
     """
@@ -203,7 +203,7 @@ def gradient(q: Array, k: Array, v: Array, rules: Rules, received: Array) -> tup
 def jacobian_norm(weights: Array) -> Array:
     """Return how much the softmax of each row can amplify a change of logits: at most 1/2, 0 if one key has all weight.
 
-    This is the largest singular value of `diag(w) - w w^T`. Source: Kim et al. 2021, "The Lipschitz Constant of
+    It is the largest singular value of `diag(w) - w w^T`. Source: Kim et al. 2021, "The Lipschitz Constant of
     Self-Attention", section 3.
     """
     rows = weights.reshape(-1, weights.shape[-1])

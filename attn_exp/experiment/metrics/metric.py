@@ -20,7 +20,7 @@ class Metric(NamedTuple):
     `measure(subject)`: computes the number; raises `NotFormedError` if the metric is undefined for the variant.
     `unit`, `meaning`, `source`: shown in tables and documentation.
     `place`: the position among all metrics in `metrics=all`.
-    `relative`: whether it compares a variant with the baseline row; it then says nothing about that row itself.
+    `relative`: whether it compares a variant with the baseline row, so that it says nothing about that row.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Subject(NamedTuple):
         return allowed_entries(self.settled.rules.masks, q.shape[1], k.shape[1], self.offset, len(q))
 
     def visible(self) -> Array:
-        """Return whether the masks allow some key for each query, `[h t]`; if the trace has no q, all True, `[1 t]`."""
+        """Return whether the masks allow any key for each query, `[h t]`; if the trace has no q, all True, `[1 t]`."""
         q, k = self.trace.q, self.trace.k
         if q is None or k is None:
             return np.ones((1, get_answer(self.trace).shape[-2]), bool)
@@ -71,7 +71,7 @@ class NotFormedError(Exception):
 
 
 def require_formed(is_formed: bool, *reason: str) -> None:
-    """Raise NotFormedError if `is_formed` is false, because the metric is then undefined; a reason is its message."""
+    """Raise NotFormedError, with the reason as its message, if `is_formed` is false: the metric is undefined."""
     if not is_formed:
         raise NotFormedError(*reason)
 
@@ -121,7 +121,7 @@ def mean(numbers: Array) -> float:
 
 
 def sees(weights: Array) -> Array:
-    """Return whether the query of each row of weights sees a key, `[... s] -> [...]`: it does if one is not 0."""
+    """Return whether the query of each row of weights sees a key, `[... s] -> [...]`: whether some weight is not 0."""
     return np.asarray(weights.any(axis=-1))
 
 
@@ -140,7 +140,8 @@ def mean_seen(measure: Callable[[Array], Array], get_weights: Callable[[Subject]
 def head_means(numbers: Array, weights: Array) -> Array:
     """Return, for each head, the mean of a number over the queries that see a key, `[h t] -> [h]`.
 
-    A query sees a key if its row of `weights`, `[h t s]`, is not all 0. If no query of a head does, the mean is NaN.
+    A query sees a key if some weight in its row of `weights` `[h t s]` is not 0. If no query of a head sees a key, the
+    mean is NaN.
     """
     sees_key = sees(weights)
     sums, counts = np.where(sees_key, numbers, 0).sum(axis=-1), sees_key.sum(axis=-1)
@@ -166,7 +167,7 @@ def get_both_answers(subject: Subject) -> tuple[Array, Array]:
 
 
 def get_answers_seen(subject: Subject) -> tuple[Array, Array]:
-    """Return the same as `get_both_answers`, but only for queries that see a key."""
+    """Return the same arrays as `get_both_answers`, but only for queries that see a key."""
     actual, exact = get_both_answers(subject)
     sees_key = find_seeing_queries(subject)
     return actual[..., sees_key, :], exact[..., sees_key, :]

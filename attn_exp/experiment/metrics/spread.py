@@ -23,11 +23,11 @@ from attn_exp.forms.trace import Trace, entropy
 from attn_exp.rules.rules import Rules
 
 PRINTED = 0.02
-"""How much the sum of a row may differ from 1, since documents print weights with as few as two digits."""
+"""How much the sum of a row may differ from 1: weights that a document prints may have only two digits."""
 
 
 def rows_are_distributions(trace: Trace, rules: Rules) -> bool:
-    """Return whether each row of weights is a distribution, by the rules and, if they are stored, by the weights."""
+    """Return whether each row of weights is a distribution, by the rules, and by the weights if they are stored."""
     shares_by_definition = shares_by_rule(rules)
     if trace.weights is None or not shares_by_definition:
         return shares_by_definition and not rules.normalizer.signed
@@ -74,8 +74,8 @@ def largest_weight(weights: Array) -> Array:
 def normalized_entropy(weights: Array, allowed: Array) -> Array:
     """Return `entropy / ln n` of each row with n > 1 allowed keys: 0 if one has all the weight, 1 if all are equal.
 
-    Rows with fewer keys are left out. Source: Clark et al. 2019, "What Does BERT Look At?", section 3.3; we divide that
-    entropy by its maximum.
+    Rows with fewer keys are left out. Source: Clark et al. 2019, "What Does BERT Look At?", section 3.3; here divided
+    by the maximum.
     """
     count = np.broadcast_to(allowed, weights.shape).sum(axis=-1)
     return np.asarray((entropy(weights) / np.log(np.maximum(count, 2)))[count > 1])
@@ -169,8 +169,8 @@ def stable_rank(matrix: Array) -> Array:
 def rank_collapse(output: Array) -> float:
     """Return how much the rows of an output differ, relative to its size: 0 if all rows are equal.
 
-    This is `|X - 1 x^T| / |X|`, where x is the mean row and the norm is `sqrt(|.|_1 |.|_inf)`. Source: Dong et al.
-    2021, "Attention Is Not All You Need", section 2. Their x minimizes the norm instead.
+    The formula is `|X - 1 x^T| / |X|`, where x is the mean row and the norm is `sqrt(|.|_1 |.|_inf)`. Source: Dong et
+    al. 2021, "Attention Is Not All You Need", section 2; there, x minimizes the norm.
     """
     norm, norm_without_mean = (
         float(np.sqrt(np.linalg.norm(matrix, 1) * np.linalg.norm(matrix, np.inf)))

@@ -48,8 +48,8 @@ def looks_back(weights: Array, offset: int = 0) -> Array:
 def at_distance(weights: Array, steps: int, offset: int = 0) -> float:
     """Return the share of all weight that is on the key `steps` after the query: 0 is its own token, -1 the previous.
 
-    This is `sum_ij w_ij [j = i + steps] / sum_ij w_ij`, averaged over heads. Queries without such a key count too.
-    Source: TransformerLens, `head_detector.py`, `error_measure="mul"`; its previous-token pattern is `steps` = -1.
+    The formula is `sum_ij w_ij [j = i + steps] / sum_ij w_ij`, averaged over heads. Queries without such a key count
+    too. Source: TransformerLens, `head_detector.py`, `error_measure="mul"`; its previous-token pattern is `steps` = -1.
     """
     total = weights.sum(axis=(-1, -2))
     on_pattern = (weights * (relative_positions(weights, offset) == steps)).sum(axis=(-1, -2))
@@ -57,14 +57,14 @@ def at_distance(weights: Array, steps: int, offset: int = 0) -> float:
 
 
 def relative_positions(weights: Array, offset: int) -> Array:
-    """Return the position of each key minus that of each query, `[t s]`."""
+    """Return the position of each key minus the position of each query, `[t s]`."""
     return np.arange(weights.shape[-1]) - np.arange(weights.shape[-2])[:, None] - offset
 
 
 def induction(weights: Array, tokens: Sequence[str]) -> Array:
     """Return the mean weight that the queries of each head give to keys right after earlier copies of their token.
 
-    For example, in `a b c a` it is the weight that the last query gives to b. The formula is
+    For example, in `a b c a` the result is the weight that the last query gives to b. The formula is
     `mean_i sum_j w_ij [token_(j-1) = token_i, j < i]`, over the queries that have such a key. The result is NaN if no
     query has one, or if queries and keys are not the same tokens. Source: Olsson et al. 2022, "In-context Learning and
     Induction Heads", on repeated sequences.
@@ -80,7 +80,7 @@ def induction(weights: Array, tokens: Sequence[str]) -> Array:
 
 
 def sink(weights: Array, key: int = 0) -> Array:
-    """Return the mean weight on `key` (k) over the queries of each head from k on: `1 / (T - k) sum_(i >= k) w_ik`.
+    """Return the mean weight of each head on `key` (k), over the queries from k on: `1 / (T - k) sum_(i >= k) w_ik`.
 
     Source: Gu et al. 2024, "When Attention Sink Emerges in Language Models", section 3.1.
     """
@@ -122,9 +122,8 @@ def measure_patterns(
 ) -> dict[str, Array]:
     """Return the strength of every pattern in every head, `[h]` by name; NaN if no token can show the pattern.
 
-    `weights` is `[h t s]`, and `tokens` are those of the keys. `is_cross_attention` means that queries come from
-    another input, so that no key is next to a query or before it. For `broad`, keys with a nonzero weight are the
-    visible ones.
+    `weights` is `[h t s]`, and `tokens` names the keys. `is_cross_attention` means that queries come from
+    another input, so that no key is next to a query or before it. `broad` counts keys with a nonzero weight as visible.
     """
     steps, nowhere = relative_positions(weights, offset), np.full(len(weights), np.nan)
     return {

@@ -1,8 +1,8 @@
 """The engine of `blockwise`: tasks, tiles of logits, and single-threaded BLAS calls on several threads.
 
-`tasks` cuts a problem into heads, queries and runs of keys; `operands` holds one task's part and evaluates the rules on
-it; `block` computes it; `threads` distributes the work. `plain` is tried first, because cutting a small problem
-costs as much as computing it.
+`tasks` cuts a problem into tasks of some heads and queries, and into runs of keys. `operands` holds the arrays of one
+task and evaluates the rules on them. `block` computes a task, and `threads` distributes the tasks. `plain` is tried
+first, because cutting a small problem costs as much as computing it.
 
 A block is first computed without subtracting the maximum from its logits. If the result shows that precision was lost,
 it is computed again, safely. The choice never depends on timing, so results are repeatable.

@@ -59,6 +59,7 @@ class Sums(NamedTuple):
 def cut_block(operands: Operands, task: Task, scratch: Scratch, keys: slice | None = None) -> Block:
     """Return the part of the operands that a task needs, restricted to `keys` if given."""
     queries = operands.q[task]
+    # several query heads share the keys, and the task has all of their few queries
     joined = queries.shape[2] > 1 and queries.shape[3] == operands.shape.rows <= LEAST_ROWS
     q = scale_queries(queries, operands.rules.scale, joined, scratch)
     span = find_span(operands, task)
@@ -68,6 +69,7 @@ def cut_block(operands: Operands, task: Task, scratch: Scratch, keys: slice | No
 
 def scale_queries(queries: Array, scale: float, joined: bool, scratch: Scratch) -> Array:
     """Return scaled queries `[b g r d t]`; few queries get the memory order that is fastest for the BLAS."""
+    # in memory: [b g d r t] if joined, [b g r d t] for few queries, otherwise [b g r t d]
     order = (0, 1, 4, 2, 3) if joined else (0, 1, 2, 4, 3) if queries.shape[3] <= LEAST_ROWS else (0, 1, 2, 3, 4)
     transposed = queries.transpose(order)
     q = scratch.memory.array(transposed.shape, queries.dtype)
@@ -78,8 +80,8 @@ def scale_queries(queries: Array, scale: float, joined: bool, scratch: Scratch) 
 def compute_logits(block: Block, run: Run, after: Callable[..., Array] | None = None) -> Array:
     """Return the scaled logits of a run of keys `[b g r s t]`, after score rules, in the scratch tile.
 
-    `after` is a last elementwise step, such as `np.exp`. If rules bend logits, and none adds a bias, each piece gets
-    this step while it is still in the cache.
+    `after` is a last elementwise step, such as `np.exp`. If rules bend logits and none adds a bias, it is applied piece
+    by piece, while a piece is still in the cache.
     """
     shape = (*block.q.shape[:-2], run.stop - run.start, block.q.shape[-1])
     flat, keys = block.scratch.tile[: prod(shape)], block.k[..., run.start : run.stop, :]
@@ -127,11 +129,11 @@ def zero_masked(block: Block, run: Run, powers: Array) -> None:
 
 
 def sum_quickly(block: Block, context: Array) -> Sums:
-    """Return the sums with all anchors 0, and write the context in place.
+    """Return the sums with all anchors 0, and write their context into `context`.
 
-    They are correct if nothing overflows or underflows, which `compute_sums` checks.
+    The sums are correct if nothing overflows or underflows, which `compute_sums` checks.
     """
-    total, more = None, None
+    total, run_context = None, None
     columns, (members, rows) = block.q.shape[-1], context.shape[2:4]
     out = context
     if block.joined:
@@ -147,8 +149,8 @@ def sum_quickly(block: Block, context: Array) -> Sums:
             np.matmul(powers.mT, block.v[..., run.start : run.stop, :], out=out)
         else:
             total += run_total
-            more = block.scratch.memory.array(out.shape, out.dtype) if more is None else more
-            out += np.matmul(powers.mT, block.v[..., run.start : run.stop, :], out=more)
+            run_context = block.scratch.memory.array(out.shape, out.dtype) if run_context is None else run_context
+            out += np.matmul(powers.mT, block.v[..., run.start : run.stop, :], out=run_context)
     if total is None:
         return empty_sums(block)
     return Sums(
@@ -194,7 +196,7 @@ def sum_online(block: Block) -> Sums:
     Source: Milakov and Gimelshein 2018, "Online normalizer calculation for softmax".
     """
     context, total, anchor, extra = empty_sums(block)
-    for run, tile, anchor, log_factor in anchor_runs(block):  # noqa: B007 - the last anchor is that of the sums
+    for run, tile, anchor, log_factor in anchor_runs(block):  # noqa: B007 - the last anchor belongs to the sums
         powers, factor = np.exp(tile, out=tile), np.exp(log_factor)
         total = total * factor + powers.sum(axis=-2)
         context = context * factor[..., None] + weighted_sums(powers.mT, block.v[..., run.start : run.stop, :])
@@ -204,8 +206,8 @@ def sum_online(block: Block) -> Sums:
 def anchor_runs(block: Block) -> Iterator[tuple[Run, Array, Array, Array]]:
     """Yield each run of keys, its masked logits minus the anchor, the anchor, and the log of a factor.
 
-    The anchor is the largest logit of each row so far; 0 is subtracted if that is -inf. The factor rescales the sums
-    over earlier runs to the new anchor.
+    The anchor is the largest logit of each row so far. If it is -inf, 0 is subtracted instead. The factor rescales the
+    sums over earlier runs to the new anchor.
     """
     anchor = empty_sums(block).anchor
     for run in cut_runs(block.span, block.whole.shape.tile_keys):
@@ -218,6 +220,7 @@ def anchor_runs(block: Block) -> Iterator[tuple[Run, Array, Array, Array]]:
 
 
 def compute_sums(block: Block, context: Array) -> Sums:
+    """Return the sums, computed quickly, or safely if precision was lost; `context` is memory for the quick context."""
     sums = sum_quickly(block, context)
     return sums if keeps_precision(sums.total) and all_finite(sums.context) else sum_safely(block)
 
@@ -273,8 +276,8 @@ class RowStatistics(NamedTuple):
 def summarize_block(block: Block, key_edges: Array) -> tuple[Sums, RowStatistics]:
     """Return the sums of a block, as `sum_safely` does, and the statistics of its weights.
 
-    With `x_j = logit_j - anchor`, the entropy is `log(total) - sum_j p_j x_j / total`. So `sum_j p_j x_j`, the moment,
-    is summed as well, and rescaled like the other sums when the anchor grows.
+    With `x_j = logit_j - anchor`, the entropy is `log(total) - sum_j p_j x_j / total`. So the moment `sum_j p_j x_j` is
+    summed too. Like the other sums, it is rescaled when the anchor grows.
     """
     if block.whole.entire:
         weights, sums = compute_whole_rows(block)
@@ -285,7 +288,7 @@ def summarize_block(block: Block, key_edges: Array) -> tuple[Sums, RowStatistics
     context, total, anchor, extra = empty_sums(block)
     moment, first_key = total, total
     cells_so_far = np.zeros((*total.shape, len(key_edges) - 1), total.dtype)
-    for run, tile, anchor, log_factor in anchor_runs(block):  # noqa: B007 - the last anchor is that of the sums
+    for run, tile, anchor, log_factor in anchor_runs(block):  # noqa: B007 - the last anchor belongs to the sums
         powers, finite_log_factor = np.exp(tile), np.maximum(log_factor, np.finfo(tile.dtype).min)
         factor = np.exp(finite_log_factor)
         np.maximum(tile, np.finfo(tile.dtype).min, out=tile)  # -inf times a power of 0 would be NaN
@@ -301,6 +304,7 @@ def summarize_block(block: Block, key_edges: Array) -> tuple[Sums, RowStatistics
 
 
 def divide_by_total(sums: Sums, moment: Array, first_key: Array, cells: Array) -> RowStatistics:
+    """Divide the sums of each row by its total, in which the extra logit counts if there is one."""
     anchor = np.where(np.isneginf(sums.anchor), 0, sums.anchor)
     top = anchor if sums.extra is None else np.maximum(sums.anchor, sums.extra)
     log_factor = np.maximum(sums.anchor - top, np.finfo(moment.dtype).min)

@@ -34,14 +34,15 @@ LINE = 64
 class Memory:
     """The working memory of one call, allocated from front to back; its thread keeps it for the next call.
 
-    The C library may return freed memory to the system. The next call then waits until the system has cleared the same
-    pages; with 64 tokens, that took two thirds of the time. Arrays that live no longer than a call are therefore cut
-    from a buffer that stays with the thread. Results are always newly allocated. A nested call, from a rule or from
-    `tell`, gets another buffer.
+    The C library may return freed memory to the system. If it does, the next call waits until the system has cleared
+    the pages that it gets back; with 64 tokens, this took two thirds of the time. Arrays that live no longer than a
+    call are therefore cut from a buffer that stays with the thread. Results are always newly allocated. A nested call,
+    from a rule or from `tell`, gets another buffer.
 
     - `most`: the number of bytes that a thread may keep; `keep_memory` changes it.
     - `idle`: the kept buffers of each thread.
-    - `used`, `wanted`: the bytes of this call's arrays, and the most that any call needed.
+    - `used`: the bytes of this call's arrays.
+    - `wanted`: the largest number of bytes that any call needed.
     """
 
     most: ClassVar[int] = 8 << 20
@@ -108,7 +109,8 @@ class Scratch:
     - `tile`: room for a tile of logits.
     - `ones`: a vector of ones; sums over keys are products with it.
     - `memory`: further working memory.
-    - `patterns`: cached mask patterns, by the position of their keys relative to the queries, and their size.
+    - `patterns`: cached mask patterns. The key is the position of their keys relative to the queries, the number of
+      keys, and the number of queries.
     """
 
     tile: Array
@@ -134,7 +136,7 @@ class Operands:
 
     @property
     def softmax_dtype(self) -> np.dtype[Any]:
-        """The dtype to which logits are rounded before normalization, if coarser than their own."""
+        """The dtype of the normalizer: that of the rules if it is coarser than the dtype of q, otherwise that of q."""
         wanted = self.rules.softmax_dtype
         return self.q.dtype if wanted is None else coarser(self.q.dtype, np.dtype(wanted))
 
@@ -147,8 +149,8 @@ class Block:
     - `q`: the queries, scaled and transposed, `[b g r d t]`.
     - `k`, `v`: the keys and values, as in `Operands`.
     - `span`: the keys that some query of the block may see.
-    - `joined`: whether the few queries of all heads that share a key/value head are put side by side, and multiplied by
-      it in a single product.
+    - `joined`: whether the query heads that share a key/value head are put side by side, so that a single product
+      multiplies all of them by its keys. This is faster for few queries.
     """
 
     whole: Operands
@@ -212,8 +214,8 @@ def rows_per_task(operands: Operands) -> int:
 def evaluate_rule(evaluate: Callable[[Grid], Any], rule: Mask | Score, block: Block, run: Run) -> Any:
     """Return what `evaluate` gives for the grid of a run of keys.
 
-    A relative rule is evaluated only once per difference `key - query`, if that is faster: on the first query, and on
-    keys from the last one down. Query i then sees key j as the first query sees key `j - i`.
+    If it is faster, a relative rule is evaluated only once per difference `key - query`: for the first query, and keys
+    from the last one down. Query i then sees key j as the first query sees key `j - i`.
     """
     offset, queries = np.asarray(block.whole.rules.offset), block.q.shape[-1]
     rows = block.task.rows
@@ -237,11 +239,11 @@ def make_grid(block: Block, key: Array, row: Array) -> Grid:
 
 
 def compute_bias(rule: Score, block: Block, run: Run) -> Array | None:
-    def ask(grid: Grid) -> Array | None:
+    def evaluate_bias(grid: Grid) -> Array | None:
         bias = rule.bias(grid)
         return None if bias is None else np.asarray(bias).astype(block.q.dtype, copy=False)
 
-    return None if type(rule).bias is Score.bias else evaluate_rule(ask, rule, block, run)
+    return None if type(rule).bias is Score.bias else evaluate_rule(evaluate_bias, rule, block, run)
 
 
 def compute_extra_logits(block: Block) -> Array | None:
@@ -252,7 +254,7 @@ def compute_extra_logits(block: Block) -> Array | None:
 
 
 def merge_extra_logits(block: Block) -> Array | None:
-    """Return one extra logit with the effect of all, `[g r 1]`: their log-sum-exp; None if there are none."""
+    """Return one extra logit that has the effect of all, `[g r 1]`: their log-sum-exp; None if there are none."""
     logits = compute_extra_logits(block)
     return None if logits is None else np.logaddexp.reduce(logits, axis=-1)
 

@@ -1,7 +1,8 @@
 """Plain attention for few tokens: the textbook expression, whole heads at a time.
 
-`attend_at_once` computes a small problem in one expression, a larger one in a tile of working memory, and one of many
-heads on several threads, a tile of heads at a time. Everything else is left to the forms `matrix` and `blockwise`.
+`attend_at_once` computes a small problem in one expression, and a larger problem in a tile of working memory. If there
+are many heads, it uses several threads, each for a tile of heads at a time. Everything else is left to the forms
+`matrix` and `blockwise`.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def attend_at_once(query: Any, key: Any, value: Any, scale: float | None, is_cau
     keys, count = key.shape[-2], math.prod(heads)
     head_bytes, logit_count = rows * keys * query.itemsize, count * rows * keys
     if head_bytes > TILE_BYTES or (is_causal and not FEW_LOGITS < logit_count <= SKIP_BYTES // query.itemsize):
-        return None  # with few causal logits, `matrix` gives the same bits whatever masked keys hold
+        return None  # few causal logits are left to `matrix`: its bits do not depend on what masked keys hold
     factor = query.dtype.type(1 / math.sqrt(size) if scale is None else scale)
     context = np.empty((*heads, rows, value.shape[-1]), query.dtype)
     # on one thread, without and with working memory; else on several threads
@@ -97,8 +98,8 @@ def attend_grouped(query: Any, key: Any, value: Any, scale: float | None) -> Arr
 def attend_heads(query: Array, key: Array, value: Array, factor: Any, is_causal: bool, context: Array) -> bool:
     """Write the context of all heads, computed on several threads; return whether all of it can be trusted.
 
-    If there are fewer heads than useful threads, nothing is computed and the result is False: blocks of queries are
-    faster then.
+    If there are fewer heads than useful threads, nothing is computed and the result is False, because blocks of queries
+    are faster.
     """
     from attn_exp.forms._blocks.threads import (  # noqa: PLC0415 - three tokens need no threads
         default_threads,
@@ -168,8 +169,8 @@ def all_finite(array: Array) -> bool:
 def keeps_precision(total: Array) -> bool:
     """Return whether sums of exponentials kept full precision although the largest logit was not subtracted.
 
-    Each sum must be finite and at least eps. Powers that underflow can be ignored then: together they are smaller than
-    the smallest normal number times the number of keys.
+    Each sum must be finite and at least eps. If it is, powers that underflow can be ignored: together they are smaller
+    than the smallest normal number times the number of keys.
     """
     least, most = np.minimum.reduce(total, axis=None, initial=np.inf), np.maximum.reduce(total, axis=None, initial=0)
     return bool(np.finfo(total.dtype).eps <= least and most < np.inf)

@@ -36,8 +36,8 @@ LARGE = 2048
 def keys_per_tile(cache: int | None) -> int:
     """Return the number of keys in a tile of logits that takes half of a second-level cache.
 
-    If the cache is too small for half of the largest tile, the result is `LARGE`: smaller tiles would cost more in
-    products and overhead than they save by not reading from the next cache level.
+    If the cache is too small for half of the largest tile, the result is `LARGE`. A tile that fits such a cache would
+    slow down the products more than it speeds up reading.
     """
     keys = LARGE if cache is None else cache // 2 // (4 * ROWS)
     return LARGE if keys < LARGE // 2 else min(LARGE, 1 << keys.bit_length() - 1)
@@ -53,7 +53,7 @@ MOST_UNPACKED = 10**6
 """Up to this many multiplications, OpenBLAS does not copy the operands; decoding then takes a fifth less time."""
 
 LEAST_KEYS = 512
-"""Smallest number of keys per product for which avoiding copies is worthwhile."""
+"""With fewer keys per product, avoiding copies is not worthwhile."""
 
 SLIVER = 64
 """A run of keys that needs no mask, but is shorter than this, is masked along with its neighbour."""
@@ -137,9 +137,9 @@ def even_length(length: int, most: int) -> int:
 
 
 def pack_heads(shape: Shape, rows: int, blocks_per_tile: int, parts: int) -> tuple[int, int, int]:
-    """Return how many examples, key/value heads and query heads a tile with room for `blocks_per_tile` blocks holds.
+    """Return how many examples, key/value heads and query heads share a tile; it has room for `blocks_per_tile` blocks.
 
-    They are fewer if there would be fewer than `parts` tiles.
+    A tile holds fewer if there would otherwise be fewer than `parts` tiles.
     """
     blocks = shape.batches * shape.groups * shape.members * -(-shape.rows // max(1, rows))
     blocks_per_tile = min(blocks_per_tile, -(-blocks // parts))
@@ -155,7 +155,7 @@ def cut_range(length: int, size: int, first: int = 0) -> list[slice]:
 
 
 def cut_runs(span: Span, most: int) -> Iterator[Run]:
-    """Yield runs of at most `most` keys that some query sees; only keys that not every query sees need a mask."""
+    """Yield runs of at most `most` keys that some query sees; keys that every query sees need no mask."""
     start, stop, every_start, every_stop = span
     if every_stop - every_start < SLIVER:
         every_start = every_stop = stop

@@ -27,7 +27,7 @@ CPU = processes.processor_asker()
 
 
 def default_threads() -> int:
-    """Return the number of usable cores, or 1 in a worker process, whose siblings use the other cores."""
+    """Return the number of usable cores, or 1 in a worker process, because other workers use the other cores."""
     return 1 if multiprocessing.parent_process() is not None else usable_cores()
 
 
@@ -35,27 +35,27 @@ class Holder:
     """The process-wide limit of one BLAS thread.
 
     A BLAS has one thread count for the whole process, so overlapping calls share one limit: the first call sets it, and
-    the last call restores the old count. `calls` counts the calls under way. `busy` counts the threads at work in all
-    of them, so that concurrent calls share the cores.
+    the last call restores the old count. `calls` is the number of calls under way. `busy` is the number of threads that
+    work for all these calls, so that concurrent calls share the cores.
     """
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.blas: Any = None
-        self.hold: Any = None
+        self.limiter: Any = None
         self.calls = self.busy = 0
 
     @contextmanager
     def one_thread(self, wanted: int, insist: bool = False) -> Iterator[int]:
         """Limit every BLAS to one thread per call, and yield how many threads may call it in parallel.
 
-        A caller that insists gets the `wanted` number. Any other gets at most the number of cores that other calls
-        leave free, but at least one.
+        A caller that insists gets the `wanted` number. Any other caller gets no more threads than other calls leave
+        cores free, but at least one.
         """
         with self.lock:
             if self.calls == 0:
                 self.blas = self.blas or ThreadpoolController().select(user_api="blas")
-                self.hold = self.blas.limit(limits=1)
+                self.limiter = self.blas.limit(limits=1)
             granted = wanted if insist else max(1, min(wanted, default_threads() - self.busy))
             self.calls += 1
             self.busy += granted
@@ -66,13 +66,13 @@ class Holder:
                 self.calls -= 1
                 self.busy -= granted
                 if self.calls == 0:
-                    self.hold.restore_original_limits()
+                    self.limiter.restore_original_limits()
 
     def reset_after_fork(self) -> None:
-        """Forget all calls, in a forked child: their threads do not exist there."""
+        """Forget all calls in a forked child, where their threads do not exist."""
         self.lock = threading.Lock()
         if self.calls:
-            self.hold.restore_original_limits()
+            self.limiter.restore_original_limits()
         self.calls = self.busy = 0
 
 
@@ -88,7 +88,7 @@ class Pool:
         self.renew()
 
     def renew(self) -> None:
-        """Start again without threads; a forked child must, because it has none."""
+        """Start again without threads, as a forked child must: the threads of its parent do not exist there."""
         self.threads: list[int] = []
         self.executor = ThreadPoolExecutor(MOST, initializer=self.record_thread)
         self.avoided: int | None = None
@@ -144,7 +144,7 @@ def run_together(work: Callable[[Iterator[Task]], None], tasks: Iterable[Task], 
     futures = [POOL.executor.submit(job) for _ in range(helpers)]
     job()
     for future in futures:
-        if not future.cancel():  # in a nested call all threads may be waiting
+        if not future.cancel():  # a job that has not started may never start: all threads of the pool may be waiting
             future.result()
     if failures:
         raise failures[0]

@@ -102,7 +102,7 @@ def list_archive(path: Path) -> Contents:
 
 
 def make_archive_entry(path: Path, archive: zipfile.ZipFile, name: str, member: zipfile.ZipInfo) -> Entry:
-    """Return the entry of one array of an archive; if its header is unreadable, reading the numbers raises the error.
+    """Return the entry of one array of an archive; an unreadable header raises an error when the numbers are read.
 
     Raises:
         ValueError: the array would unpack to far more bytes than the archive has.

@@ -32,7 +32,7 @@ MINUS = re.compile('(?<![^\\s,;"])[\u2212\u2013](?=[\\d.,i])')
 """A typographic minus, or a dash as word processors write it, at the start of a number."""
 
 NO_NAME = frozenset({"null", "none", "na", "n/a", "nan", "inf", "-inf", "infinity"})
-"""Words that stand for a missing number, and cannot name a column."""
+"""Words that stand for a missing or infinite number, so they cannot name a column."""
 
 COMMA, SEMICOLON, TAB, BLANK = ",", ";", "\t", " "
 SEPARATORS = {".csv": (COMMA, SEMICOLON, TAB), ".tsv": (TAB,), ".txt": (BLANK, COMMA, SEMICOLON, TAB)}
@@ -158,8 +158,8 @@ def has_column_names(
     - It holds names and no numbers.
     - It begins with an empty cell above row names, followed by names or column numbers, as spreadsheets and pandas
       write it.
-    - It counts three or more columns, 0, 1, 2 and so on, as pandas does without names. No number below may be an
-      integer then, as in 0.5, 2.0, 1e-3.
+    - It counts three or more columns, 0, 1, 2 and so on, as pandas does without names. In this case, no cell below may
+      be written as an integer; 0.5, 2.0 and 1e-3 are not.
 
     `is_number` decides which cells are numbers.
 
@@ -190,8 +190,8 @@ def has_column_names(
     )
 
 
-# JSON files hold a single array as a list of lists, or an object: arrays by name, perhaps with a list of tokens; or one
-# vector for each word
+# A JSON file is a list of lists, which is a single array, or an object. The object holds arrays by name and perhaps a
+# list of tokens, or one vector for each word.
 
 
 def read_json_arrays(path: Path) -> Contents:
@@ -219,7 +219,7 @@ def are_texts(value: Any) -> bool:
 
 
 def make_list_entry(value: list[Any]) -> Entry:
-    """Return the entry of nested lists; if they are not an array of numbers, reading the numbers raises the error."""
+    """Return the entry of nested lists; if they are not an array of numbers, an error is raised when they are read."""
     try:
         array = np.array(value)
     except ValueError:

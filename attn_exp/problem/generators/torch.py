@@ -46,7 +46,7 @@ class Torch:
         return (self.draw_words(count) & np.uint32(2**24 - 1)).astype(np.float32) * np.float32(2**-24)
 
     def uniform(self, shape: Shape, low: float = 0.0, high: float = 1.0) -> Array:
-        """Draw as `torch.rand(shape)` or `tensor.uniform_(low, high)` do; a number rounded up to `high` is `low`."""
+        """Draw as `torch.rand(shape)` or `tensor.uniform_(low, high)` does; a number that rounds to `high` is `low`."""
         least, most = np.float32(low), np.float32(high)
         numbers = multiply_add(self.draw_fractions(math.prod(shape)), most - least, least)
         return np.where(numbers == most, least, numbers).reshape(shape)
@@ -158,8 +158,8 @@ def sine_and_cosine(x: Array) -> tuple[Array, Array]:
     square = rest * rest
     even = multiply_add(polynomial(square, COSINE) * square, square, -(square * np.float32(0.5))) + np.float32(1)
     odd = multiply_add(polynomial(square, SINE) * square, rest, rest)
-    turned = (octant & 2) != 0
-    sine, cosine = np.where(turned, even, odd), np.where(turned, odd, even)
+    is_swapped = (octant & 2) != 0
+    sine, cosine = np.where(is_swapped, even, odd), np.where(is_swapped, odd, even)
     return np.where((octant & 4) != 0, -sine, sine), np.where(((octant - 2) & 4) == 0, -cosine, cosine)
 
 

@@ -1,9 +1,9 @@
 """Trained models, one family per file: a forward pass in NumPy gives a run the true input of any layer.
 
-`fill_in_layer` fills in the settings that are left to the model: x, the projections, heads, scale, masks and positions
-of one layer. The result is a plain configuration. So nothing after it knows about models, and a run can be repeated
-without the checkpoint. Weights stay on disk: a layer is read when the pass reaches it, and the layers after the
-requested one are never read.
+A setting with the value `model` comes from the model. `fill_in_layer` fills in these settings: x, the projections,
+heads, scale, masks and positions of one layer. The result is a plain configuration. So no later code knows about
+models, and a run can be repeated without the checkpoint. Weights stay on disk: a layer is read when the forward pass
+reaches it, and the layers after the requested one are never read.
 """
 
 from __future__ import annotations
@@ -29,12 +29,16 @@ from attn_exp.problem.models.model import Layer, read_fields
 from attn_exp.problem.problem import Pass
 
 NAMES: tuple[str, ...] = registry.names(__path__, without=("model",))
-WORDS = {"text": "'model.text=the cat sat'", "tokens": "model.tokens=[ids]", "patches": "model.patches=FILE.npy"}
+INPUT_OPTIONS = {
+    "text": "'model.text=the cat sat'",
+    "tokens": "model.tokens=[ids]",
+    "patches": "model.patches=FILE.npy",
+}
 """How a user sets each input of a model."""
 
 
 def fill_in_layer(config: Config, under_way: Pass) -> Config:
-    """Return the configuration, with the settings that are left to the model filled in from the requested layer.
+    """Return the configuration, with the settings that come from the model filled in from the requested layer.
 
     Raises:
         UserError: the checkpoint cannot be read, or does not accept the layer, the tokens or the text.
@@ -54,7 +58,7 @@ def fill_in_layer(config: Config, under_way: Pass) -> Config:
             name: array for name, array in layer.arrays.items() if config.bias is not False or name.startswith("W")
         }
         changed["projections"] = Projections(source="identity", given={**arrays, **config.projections.given})
-    # a setting that was not filled in, or had this value already, is the user's own
+    # a setting that was not filled in, or that had this value before, was set by the user
     title += "".join(
         f"; {name} set by you"
         for name in (*MODEL_SCALARS, "mask", "position")
@@ -85,7 +89,7 @@ def begin_pass(settings: Model, under_way: Pass) -> None:
 def read_layer(settings: Model, under_way: Pass) -> tuple[Layer, tuple[str, ...], str]:
     """Return the requested layer, the names of the tokens, and a title for the run.
 
-    The pass under way continues if the layer lies ahead of it; else a new pass begins.
+    The forward pass `under_way` continues if it has not passed the layer yet; otherwise a new pass begins.
     """
     model, under_way.model = under_way.model, None  # a failed pass cannot be continued
     if model != replace(settings, layer=0) or settings.layer < under_way.number:
@@ -155,11 +159,13 @@ def read_input(settings: Model, family: contract.Model, checkpoint: Checkpoint) 
     Raises:
         UserError: there is no input, more than one, or one that the family does not accept.
     """
-    given = [name for name in WORDS if getattr(settings, name) is not None]
+    given = [name for name in INPUT_OPTIONS if getattr(settings, name) is not None]
     accepted = ("patches",) if family.takes == "patches" else ("text", "tokens")
     if len(given) != 1 or given[0] not in accepted:
         listed = " and ".join(f"model.{name}" for name in given) or "none"
-        raise UserError(f"model={settings.family} takes {' or '.join(WORDS[name] for name in accepted)}; got {listed}")
+        raise UserError(
+            f"model={settings.family} takes {' or '.join(INPUT_OPTIONS[name] for name in accepted)}; got {listed}"
+        )
     if settings.patches is not None:
         return read_patches(settings.patches), ()
     count = checkpoint.config["vocab_size"]

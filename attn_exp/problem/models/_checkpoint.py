@@ -168,7 +168,7 @@ def open_llama2c(path: Path, key: str) -> tuple[dict[str, Any], dict[str, Entry]
     config = dict(zip(SIZES, HEADER.unpack(header), strict=True))
     has_output_layer = config["vocab_size"] < 0
     config["vocab_size"] = abs(config["vocab_size"])
-    dim, heads, groups = (config[SIZES[index]] for index in (0, 3, 4))
+    dim, heads, groups = (config[name] for name in ("hidden_size", "num_attention_heads", "num_key_value_heads"))
     if min(config.values()) <= 0 or dim % (2 * heads) or heads % groups or config["num_hidden_layers"] > length:
         numbers = ", ".join(f"{name}={value}" for name, value in config.items())
         raise UserError(f"{key}: not a llama2.c file of version 0: {numbers}")
@@ -184,7 +184,7 @@ def open_llama2c(path: Path, key: str) -> tuple[dict[str, Any], dict[str, Entry]
 def list_llama2c_arrays(config: dict[str, Any], has_output_layer: bool) -> Iterator[tuple[str, Shape]]:
     """Yield the name and the shape of every array, in the order of the file.
 
-    Arrays of one kind follow each other, one for each layer; then comes the next kind.
+    All arrays of one kind, one per layer, come before the arrays of the next kind.
     """
     dim, hidden, layers, heads, groups, vocabulary, positions = (config[name] for name in SIZES)
     size = dim // heads

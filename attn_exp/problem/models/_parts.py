@@ -24,6 +24,7 @@ def list_layer_shapes(config: Config, block: Block) -> Shapes:
     mlp_width, queries, keys = config["intermediate_size"] or 4 * width, heads * size, count_key_heads(config) * size
     (*side_names, output_name), (*wide_names, narrow_name) = block.attention, block.mlp
     outputs = (queries, keys, keys) if len(side_names) == 3 else (queries + 2 * keys,)
+    # the biases of q, k and v, of the output, and of the MLP
     matrices = [(name, width, count, block.biases[0]) for name, count in zip(side_names, outputs, strict=True)]
     matrices.append((output_name, queries, width, block.biases[1]))
     matrices += [(name, width, mlp_width, block.biases[2]) for name in wide_names]
@@ -55,7 +56,7 @@ def count_key_heads(config: Config) -> int:
 
 
 def forward(family: Model, checkpoint: Checkpoint, ids: Array) -> Iterator[Layer]:
-    """Yield the attention of each layer, in order; what follows it is computed when the next layer is requested."""
+    """Yield the attention of each layer, in order; the rest of a layer is computed when the next one is requested."""
     config, block = checkpoint.config, family.block(checkpoint.config)
     hidden = family.embed(checkpoint, ids)
     for number in range(config["num_hidden_layers"]):
@@ -104,8 +105,8 @@ def read_projections(part: Checkpoint, block: Block) -> dict[str, Array]:
     return arrays | dict(zip(("b_q", "b_k", "b_v", "b_o"), zeros, strict=True))
 
 
-def embed_numbers(part: Checkpoint, name: str, numbers: Array) -> Array:
-    """Return the position embedding of each token `[t m]`; `numbers` are the indices of their positions.
+def embed_positions(part: Checkpoint, name: str, numbers: Array) -> Array:
+    """Return the position embedding of each token `[t m]`; `numbers` are the positions of the tokens.
 
     Raises:
         UserError: there are more tokens than the model has positions.

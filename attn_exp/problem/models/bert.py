@@ -12,7 +12,7 @@ import numpy as np
 from attn_exp.arrays import Array
 from attn_exp.errors import UserError
 from attn_exp.problem.models._checkpoint import CONFIG, Checkpoint
-from attn_exp.problem.models._parts import ACTIVATION, embed_numbers, layer_norm, list_norm_shapes
+from attn_exp.problem.models._parts import ACTIVATION, embed_positions, layer_norm, list_norm_shapes
 from attn_exp.problem.models.model import (
     COUNT,
     EPSILON,
@@ -68,7 +68,7 @@ def embed(checkpoint: Checkpoint, ids: Array) -> Array:
     config, part = checkpoint.config, checkpoint.at("embeddings.")
     hidden = part.array("word_embeddings.weight", ids)
     numbers = number_tokens(ids, config["pad_token_id"]) if config["model_type"] in ROBERTA else np.arange(len(ids))
-    hidden = hidden + embed_numbers(part, "position_embeddings.weight", numbers)
+    hidden = hidden + embed_positions(part, "position_embeddings.weight", numbers)
     if config["type_vocab_size"]:
         hidden += part.array("token_type_embeddings.weight", np.zeros(1, int))
     return layer_norm(hidden, part, "LayerNorm", config["layer_norm_eps"])

@@ -11,7 +11,7 @@ import numpy as np
 
 from attn_exp.arrays import Array
 from attn_exp.problem.models._checkpoint import Checkpoint
-from attn_exp.problem.models._parts import ACTIVATION, embed_numbers
+from attn_exp.problem.models._parts import ACTIVATION, embed_positions
 from attn_exp.problem.models.model import EPSILON, SIZE, SWITCH, Block, Config, Field, Fields, Model, Shapes, or_null
 
 BLOCK = Block("h.", ("attn.c_attn", "attn.c_proj"), ("ln_1", "ln_2"), ("mlp.c_fc", "mlp.c_proj"), transposed=False)
@@ -23,7 +23,7 @@ def inputs(config: Config) -> Shapes:
 
 
 def embed(checkpoint: Checkpoint, ids: Array) -> Array:
-    return checkpoint.array("wte.weight", ids) + embed_numbers(checkpoint, "wpe.weight", np.arange(len(ids)))
+    return checkpoint.array("wte.weight", ids) + embed_positions(checkpoint, "wpe.weight", np.arange(len(ids)))
 
 
 def rules(config: Config, number: int) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def rules(config: Config, number: int) -> dict[str, Any]:
 
 
 def scale(config: Config, number: int) -> bool | float:
-    """Return the multiplier of the scores; some models also divide them by the layer number, counted from 1."""
+    """Return the setting `scale` of a layer; some models also divide scores by the layer number, counted from 1."""
     divided: bool = config["scale_attn_weights"]
     if not config["scale_attn_by_inverse_layer_idx"]:
         return divided

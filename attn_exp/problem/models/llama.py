@@ -111,7 +111,7 @@ def rope(config: Config) -> dict[str, Any]:
         )
     values = {"rope_theta": config["rope_theta"], **scaling}
     if scaling_type == "llama3":
-        # the original context: a field of its own, or one of the scaling, or that of the model
+        # the original context is a top-level field, else a field of the scaling, else the model's present context
         context = config["original_max_position_embeddings"]
         with_context = {"original_max_position_embeddings": config["max_position_embeddings"], **values}
         values = with_context if context is None else with_context | {"original_max_position_embeddings": context}
@@ -135,7 +135,7 @@ def check(config: Config) -> None:
         raise UserError(f"{CONFIG} says num_key_value_heads={groups}, which does not divide {heads} heads")
     if size % 2:
         raise UserError(f"{CONFIG} gives each head {size} numbers; RoPE rotates pairs, so the number must be even")
-    rope(config)
+    rope(config)  # raises an error if the RoPE scaling is not supported
     kinds, count = config.get("layer_types"), config["num_hidden_layers"]
     if kinds is not None and len(kinds) != count:
         raise UserError(f"{CONFIG} has layer_types for {len(kinds)} layers, but num_hidden_layers={count}")

@@ -46,7 +46,7 @@ class Block(NamedTuple):
     - `attention`: the matrices of queries, keys, values and output; or a fused one of the first three, and the output.
     - `norms`: the norms of attention and MLP.
     - `mlp`: the matrix before the activation, a gate matrix if there is one, and the last matrix.
-    - `biases`: three booleans: whether queries, keys and values have biases; the output; the MLP.
+    - `biases`: whether there are biases: of queries, keys and values; of the output; and of the MLP.
     - `norm_first`: whether a part is added as `h += part(norm(h))`; otherwise it is `h = norm(h + part(h))`.
     - `centred`: whether norms subtract the mean and add a bias.
     - `transposed`: whether matrices are stored as in `nn.Linear`, `[outputs inputs]`.
@@ -74,7 +74,7 @@ class Model:
     - `inputs`: yields the name, without that prefix, and the shape of each tensor that `embed` reads.
     - `embed`: returns the vectors `[t m]` that enter the first layer.
     - `block`: returns the structure of a layer.
-    - `rules`: returns `scale`, `mask` and `position` of the layer with that index, without defaults of `Layer`.
+    - `rules`: returns `scale`, `mask` and `position` of the layer with that index; `Layer` has defaults for them.
     - `takes`: `words` for token ids `[t]`, or `patches` for the patches `[n m]` or pixels `[c y x]` of an image.
     """
 
@@ -185,11 +185,11 @@ def read_fields(config: Config, fields: Fields) -> dict[str, Any]:
     """Return the value of every field that is read, or its default if config.json lacks it.
 
     Raises:
-        UserError: a field has an invalid value, or two names with different values; sizes are inconsistent; or a field
-            is neither read nor known to have no effect.
+        UserError: a field has an invalid value, or has two names with different values; sizes are inconsistent; or a
+            field is neither read nor known to have no effect.
     """
     supported, harmless = {**SUPPORTED, **fields.same}, (HARMLESS + fields.harmless).split()
-    checked = {name: checked[0] for name, checked in supported.items()} | {"model_type": config["model_type"]}
+    checked = {name: values[0] for name, values in supported.items()} | {"model_type": config["model_type"]}
     names_read = set()
     for name, wanted in fields.read.items():
         names = wanted.names.split() or [name]

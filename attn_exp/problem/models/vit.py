@@ -72,7 +72,7 @@ def project_patches(part: Checkpoint, pixels: Array) -> Array:
     (patch_height, patch_width), (rows, columns) = as_pair(part.config["patch_size"]), count_patches(part.config)
     expected_shape = channels, *as_pair(part.config["image_size"])
     if pixels.shape != expected_shape:
-        given, expected = (" x ".join(map(str, expected_shape)) for expected_shape in (pixels.shape, expected_shape))
+        given, expected = (" x ".join(map(str, shape)) for shape in (pixels.shape, expected_shape))
         raise UserError(f"model.patches holds {given} pixels; the model takes {expected}")
     kernel = part.array("patch_embeddings.projection.weight")
     patches = pixels[:, : rows * patch_height, : columns * patch_width].astype(kernel.dtype)

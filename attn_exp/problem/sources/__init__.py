@@ -41,7 +41,7 @@ def find_source(setting: str) -> Source:
 def source_settings(settings: Embeddings) -> dict[str, Any]:
     """Return the value of each setting that selects a source.
 
-    With `text`, the distribution selects none: it is then that of the word vectors.
+    If `text` is set, the distribution does not select a source: it applies to the word vectors.
     """
     values = {"file": settings.file, "vectors": settings.vectors, "text": settings.text}
     values["distribution"] = settings.distribution if settings.text is None else None
@@ -59,7 +59,7 @@ def load_token_names(settings: Embeddings, section: str = INPUT) -> Embeddings:
 
 
 def select_source(
-    settings: Embeddings, source: RandomSource, section: str = INPUT
+    settings: Embeddings, random_source: RandomSource, section: str = INPUT
 ) -> tuple[Source, SourceRequest] | None:
     """Return the one source that the settings select, and its request; None if they select none.
 
@@ -85,11 +85,11 @@ def select_source(
             needs = " and ".join(f"{section}.{name}" for name in member.needs)
             raise UserError(f"{section}.{key} needs {needs}")
         source_value = value if member.settings is None else make(member.settings, value, f"{section}.{key}")
-        return member, SourceRequest(settings, source_value, source.seed, source, section)
+        return member, SourceRequest(settings, source_value, random_source.seed, random_source, section)
     return None
 
 
-def embed(settings: Embeddings, source: RandomSource, section: str = INPUT) -> Vectors | None:
+def embed(settings: Embeddings, random_source: RandomSource, section: str = INPUT) -> Vectors | None:
     """Return x with tokens in rows, and the token names read with it; None if no source is selected.
 
     `section` is the section in which the user wrote the settings.
@@ -97,7 +97,7 @@ def embed(settings: Embeddings, source: RandomSource, section: str = INPUT) -> V
     Raises:
         UserError: as in `select_source`, or raised by the source.
     """
-    selected = select_source(settings, source, section)
+    selected = select_source(settings, random_source, section)
     if selected is None:
         return None
     member, request = selected
@@ -129,9 +129,9 @@ LATER_STAGES = (*STAGES, "memory")
 class Input(NamedTuple):
     """The input of a problem: the names of its tokens, and the arrays that the computation starts from.
 
-    - `stages`: the arrays by name: x; or q and k, or weights, both perhaps with v.
+    - `stages`: the arrays by name: x; or q and k, and perhaps v; or weights, and perhaps v.
     - `tokens`: the names of the rows of x, if there is x.
-    - `named`: the token names in the settings or the file, or their number, or None.
+    - `named`: the token names in the settings or the file, or the number of tokens, or None.
     - `memory`: the vectors and the token names of the memory, if there is one.
     """
 
@@ -141,7 +141,7 @@ class Input(NamedTuple):
     memory: tuple[Array, tuple[str, ...]] | None = None
 
 
-def read_input(settings: Embeddings, source: RandomSource, drawn: Arrays | None = None) -> Input:
+def read_input(settings: Embeddings, random_source: RandomSource, drawn: Arrays | None = None) -> Input:
     """Return the input that the settings describe, with tokens in rows; `drawn` are the arrays of the setting `draws`.
 
     Raises:
@@ -149,7 +149,7 @@ def read_input(settings: Embeddings, source: RandomSource, drawn: Arrays | None 
             or the numbers of tokens and vectors differ.
     """
     settings, drawn = load_token_names(settings), drawn or {}
-    vectors = embed(settings, source)
+    vectors = embed(settings, random_source)
     check_given_once(settings, vectors, drawn)
     from_source = Vectors(None) if vectors is None else vectors
     stages = {**from_source.later, **drawn}
@@ -157,7 +157,7 @@ def read_input(settings: Embeddings, source: RandomSource, drawn: Arrays | None 
         stages["x"] = from_source.x
     for name in STAGES:
         if (value := getattr(settings, name)) is not None:
-            stages[name] = read_matrix(value, f"embeddings.{name}", source)
+            stages[name] = read_matrix(value, f"embeddings.{name}", random_source)
     require_one_stage(stages)
     names = choose_names(settings, from_source.tokens)
     if "x" not in stages:
@@ -165,7 +165,9 @@ def read_input(settings: Embeddings, source: RandomSource, drawn: Arrays | None 
     count, width = stages["x"].shape
     if settings.d_model not in (None, width):
         raise UserError(f"embeddings.d_model={settings.d_model}, but the vectors have {width} numbers")
-    memory = None if settings.memory is None else read_memory(settings.memory, width, settings.distribution, source)
+    memory = (
+        None if settings.memory is None else read_memory(settings.memory, width, settings.distribution, random_source)
+    )
     return Input(stages, token_names(names, count), names, memory)
 
 
@@ -223,12 +225,12 @@ def complete_memory(memory: Embeddings, d_model: int | None, distribution: str |
     selected = list(source_settings(memory))
     if memory.distribution is None and (not selected or memory.text is not None):
         memory = replace(memory, distribution=distribution or "normal")
-    open_width = not selected or "d_model" in find_source(selected[0]).needs
-    return replace(memory, d_model=d_model) if open_width and memory.d_model is None else memory
+    needs_width = not selected or "d_model" in find_source(selected[0]).needs
+    return replace(memory, d_model=d_model) if needs_width and memory.d_model is None else memory
 
 
 def read_memory(
-    memory: Embeddings, d_model: int, distribution: str | None, source: RandomSource
+    memory: Embeddings, d_model: int, distribution: str | None, random_source: RandomSource
 ) -> tuple[Array, tuple[str, ...]]:
     """Return the vectors of a memory `[s n]` and its tokens; `d_model` is the number of columns of x.
 
@@ -236,7 +238,7 @@ def read_memory(
         UserError: as in `embed`, or the numbers of tokens and vectors differ.
     """
     settings = complete_memory(memory, d_model, distribution)
-    vectors = embed(settings, source, MEMORY)
+    vectors = embed(settings, random_source, MEMORY)
     if vectors is None or vectors.x is None:
         raise UserError(f"{MEMORY} must start from vectors, which W_k and W_v project, not from a later stage")
     if settings.d_model is not None and settings.d_model != vectors.x.shape[1]:
@@ -245,10 +247,10 @@ def read_memory(
 
 
 def key_names(memory: Embeddings, count: int) -> tuple[str, ...]:
-    """Return the names of keys that are given as an array; the settings of the memory may then only name tokens.
+    """Return the names of keys that are given as an array, from the settings of the memory.
 
     Raises:
-        UserError: the memory sets anything else, or the numbers of names and keys differ.
+        UserError: the memory sets anything other than names, or the numbers of names and keys differ.
     """
     if memory.text is not None:
         memory = replace(memory, tokens=registry.module(__name__, "words").list_words(memory.text), text=None)

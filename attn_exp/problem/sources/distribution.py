@@ -9,8 +9,8 @@ from attn_exp.problem.sources.source import Source, SourceRequest, Vectors
 def read(request: SourceRequest) -> Vectors:
     """Draw x: `normal` gives N(0, 1), `uniform` gives U(-1, 1), and `integers` gives integers.
 
-    The numbers come from the stream `x` of the seed. If the settings name a library's generator, it draws them instead;
-    its uniform numbers are U(0, 1).
+    The numbers come from the stream `x` of the seed. If the settings name a library's generator, that generator draws
+    them, and uniform numbers are U(0, 1).
     """
     settings = request.settings
     distribution = Distribution(request.own, settings.low, settings.high, key=f"{request.path}.")

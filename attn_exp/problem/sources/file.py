@@ -1,4 +1,4 @@
-"""Read x from a file, with its token names if it has any; or q, k and v; or weights and v."""
+"""Read the input from a file: x; or q, k and v; or weights and v; and the token names, if there are any."""
 
 from __future__ import annotations
 

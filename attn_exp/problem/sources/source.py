@@ -55,8 +55,8 @@ class Vectors(NamedTuple):
     later: Arrays = MappingProxyType({})
 
 
-def counted(request: SourceRequest) -> tuple[int, int] | None:
-    """Return the rows and columns that the settings `tokens` and `d_model` give, if both are set."""
+def count_rows_and_columns(request: SourceRequest) -> tuple[int, int] | None:
+    """Return the numbers of rows and columns from the settings `tokens` and `d_model`; None unless both are set."""
     return (request.rows, request.settings.d_model) if request.rows and request.settings.d_model else None
 
 
@@ -73,7 +73,7 @@ class Source:
     """
 
     read: Callable[[SourceRequest], Vectors]
-    size: Callable[[SourceRequest], tuple[int, int] | None] = counted
+    size: Callable[[SourceRequest], tuple[int, int] | None] = count_rows_and_columns
     needs: tuple[str, ...] = ()
     settings: type | None = None
     turns: bool = False

@@ -20,8 +20,8 @@ MARKED = re.compile(r"\[\w+\]|<\|?/?\w+\|?>")
 def read(request: SourceRequest) -> Vectors:
     """Draw a vector for each word of the text `request.own`: N(0, 1), or U(-1, 1) with `uniform`.
 
-    Each word has its own random stream, named after it. If the settings name a library's generator, it draws one table
-    instead, with one row for each word of `sorted(set(words))`.
+    Each word has its own random stream, named after it. If the settings name a library's generator, that generator
+    draws one table instead, with one row for each word of `sorted(set(words))`.
 
     Raises:
         UserError: the text has no words.

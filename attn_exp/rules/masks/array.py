@@ -15,7 +15,7 @@ from attn_exp.rules.masks.mask import Mask
 
 @dataclass(frozen=True, eq=False)
 class Allowed(Mask):
-    """A query sees a key iff the entry of `values` for them is True; `values` broadcasts to `[b h t s]` from the right.
+    """Query `i` sees key `j` iff `values[..., i, j]` is True; `values` broadcasts to `[b h t s]` from the right.
 
     True = may attend, as in PyTorch's `scaled_dot_product_attention`, ONNX and JAX; PyTorch's `nn.MultiheadAttention`
     uses the opposite polarity. For an additive mask use the score rule `added`.

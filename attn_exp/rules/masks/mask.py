@@ -15,10 +15,10 @@ from attn_exp.rules.grid import Grid, Rule
 
 
 class Span(NamedTuple):
-    """Bounds on the keys that a run of consecutive queries may see, as two half-open ranges of key indices.
+    """Bounds on the keys that some consecutive queries may see, as two half-open ranges of key indices.
 
-    - `some_start`, `some_stop`: no query sees a key outside this range. Blockwise forms skip such keys.
-    - `every_start`, `every_stop`: every query sees all keys in this range. Blockwise forms need no mask for them.
+    - `some_start`, `some_stop`: none of the queries sees a key outside this range. Blockwise forms skip those keys.
+    - `every_start`, `every_stop`: all of the queries see every key in this range. Blockwise forms need no mask there.
 
     A mask that knows no bounds returns `Span(0, keys, 0, 0)`.
     """
@@ -45,11 +45,11 @@ class Mask(Rule):
         return keys
 
     def inverted(self) -> Mask:
-        """Return the mask for users whose True means hidden; a mask without booleans returns itself."""
+        """Return the mask for users whose True means hidden: with its booleans inverted, if it has any."""
         return self
 
     def with_tokens(self, tokens: Sequence[str]) -> Mask:
-        """Return the mask for keys with these names; a mask that does not use names returns itself."""
+        """Return the mask for keys with these names; most masks do not use names, and return themselves."""
         return self
 
 
@@ -71,6 +71,7 @@ class AllOf(Several):
         return functools.reduce(operator.and_, (mask.allows(grid) for mask in self.masks), True)
 
     def span(self, batch: int, first: int, last: int, keys: int) -> Span:
+        # the first span, in which every query sees every key, is the result without masks
         return intersect_spans([Span(0, keys, 0, keys), *(mask.span(batch, first, last, keys) for mask in self.masks)])
 
 

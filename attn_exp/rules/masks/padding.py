@@ -1,4 +1,4 @@
-"""The padding mask: no query sees padding, that is, keys beyond a length or keys named in the settings."""
+"""The padding mask: no query sees padding keys, which lie beyond a length, or are named in the settings."""
 
 from __future__ import annotations
 

@@ -11,12 +11,12 @@ from attn_exp.rules.example import Example
 from attn_exp.rules.grid import Grid
 from attn_exp.rules.masks.mask import Mask, Span, make_span
 
-Side = Annotated[int, at_least(-1, "a whole number of keys, or -1 for an open side", endless=-1)]
+Side = Annotated[int, at_least(-1, "a whole number of keys, or -1 for no limit", endless=-1)]
 
 
 @dataclass(frozen=True)
 class Window(Mask):
-    """A query at position `i` sees key `j` iff `i - left <= j <= i + right`; -1 leaves a side open.
+    """A query at position `i` sees key `j` iff `i - left <= j <= i + right`; a side of -1 has no limit.
 
     FlashAttention, ONNX and JAX count `left` and `right` as here. Mistral's window of `w` tokens, as in figure 1 of its
     paper, includes the query itself: `left = w - 1, right = 0`. Section 2 of the paper says `i - w` to `i`, which is

@@ -25,7 +25,7 @@ def sparsemax(masked: Array, extra: Array | None = None) -> Array:
         return masked
     largest = masked.max(axis=-1, keepdims=True, initial=-np.inf)
     shifted = widen(masked - np.where(np.isneginf(largest), largest.dtype.type(0), largest))
-    clipped = np.maximum(shifted, shifted.dtype.type(-2))  # logits below -1 are never kept
+    clipped = np.maximum(shifted, shifted.dtype.type(-2))  # a logit below -1 gets weight 0 anyway; this removes -inf
     descending = -np.sort(-clipped, axis=-1)
     count = np.arange(1, masked.shape[-1] + 1, dtype=shifted.dtype)
     sums = np.cumsum(descending, axis=-1)

@@ -14,8 +14,8 @@ from attn_exp.rules.normalizers.normalizer import Normalizer, Vector
 def sum(masked: Array, extra: Array | None = None) -> Array:  # noqa: A001 - a normalizer has the name of its file
     """Return `l_j / sum_j l_j` along the last axis; a masked key gets 0 and does not count in the sum.
 
-    Negative scores can give weights below 0 or above 1. If the scores of a row sum to exactly 0, its weights are zeros,
-    as in a row without keys. `extra` `[h 1 n]` has n more scores, which count in the sum.
+    Negative scores can give weights below 0 or above 1. If the scores of a row sum to exactly 0, its weights are zeros.
+    `extra` `[h 1 n]` has n more scores, which count in the sum.
 
     Source: Raschka 2024, "Build a Large Language Model (From Scratch)", section 3.3.1, the first normalization there.
     """

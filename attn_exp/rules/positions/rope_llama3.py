@@ -1,4 +1,4 @@
-"""Rotary positions with the scaling of Llama 3: it slows down pairs that rotate slowly, and no other pairs."""
+"""Rotary positions with the scaling of Llama 3, which slows down only the pairs that rotate slowly."""
 
 from __future__ import annotations
 

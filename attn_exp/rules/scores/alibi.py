@@ -37,8 +37,8 @@ class Alibi(Score):
 def slopes(heads: int) -> list[float]:
     """Return one slope per head: `2^(-8 i / heads)` for i from 1 if `heads` is a power of two.
 
-    For any other number, take the slopes of the power of two below it, and then every second slope of twice that power.
-    Many libraries use the formula above for every number, and so differ from the authors.
+    For any other number, the slopes are those for the power of two below it, followed by every second slope for twice
+    that power. Many libraries use the formula above for every number, and so differ from the authors.
 
     Source: the authors' `fairseq/models/transformer.py`, `get_slopes`.
     """

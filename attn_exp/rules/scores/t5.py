@@ -40,7 +40,7 @@ class T5(Score):
         if self.buckets < least or self.buckets % 2 or self.max_distance <= self.buckets // least:
             raise ValueError(
                 f"t5 buckets={self.buckets}, max_distance={self.max_distance}: expected an even number of "
-                f"buckets, at least {least}, and a max_distance beyond the exact buckets"
+                f"buckets, at least {least}, and a max_distance above the distances that have their own bucket"
             )
 
     def misfit(self, heads: int, rows: int, keys: int) -> str | None:

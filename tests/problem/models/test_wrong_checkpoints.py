@@ -223,7 +223,7 @@ def test_a_file_of_llama2_c_that_lies(damage: Callable[[bytes], bytes], tmp_path
 @pytest.mark.parametrize("word", ["embeddings=model", "projections=model", "mask=model", "position=model", "head=model",
                                   "scale=model", "bias=model"])  # fmt: skip
 def test_what_is_left_to_a_model_needs_one(word: str) -> None:
-    with pytest.raises(UserError, match=f"{word} is left to a model, but none is chosen"):
+    with pytest.raises(UserError, match=f"{word} comes from a model, but none is chosen"):
         comparison(word)
 
 
