@@ -34,7 +34,7 @@ from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.bind.arguments import ROTARY, Neutral, role_of_argument
 from attn_exp.diagnosis.bind.binding import convert_value
 from attn_exp.diagnosis.bind.sizes import Sizes, letter_of, value_of
-from attn_exp.diagnosis.calling.call import Bound, holds_size
+from attn_exp.diagnosis.calling.call import Bound, is_object
 from attn_exp.errors import UncalledError
 from attn_exp.forms.pipeline import Setup
 from attn_exp.rules.rules import Rules
@@ -88,8 +88,8 @@ class Adapter:
     places: Mapping[str, Path] = field(default_factory=dict)
 
     @property
-    def holds_size(self) -> bool:
-        return holds_size(self.function)
+    def counts_as_object(self) -> bool:
+        return is_object(self.function)
 
     def __call__(self, **given: Any) -> Any:
         arguments = fill_containers(self.arguments(**given), self.places)

@@ -196,7 +196,7 @@ def cases(caller: Caller, function: Bound, quick: bool) -> Iterator[Case]:
     if caller.offer.core:
         few = caller.library.name == "jax" and not is_half(caller)
         request = replace(caller.request, few=few)
-        size = (caller.size_held or SIZE) if caller.is_made else 0
+        size = (caller.fixed_head_size or SIZE) if caller.is_object else 0
         return core_cases(request, caller.offer, caller.layout, quick, returns=caller.returns, only_head_size=size)
     return layer_cases(caller.request, caller.offer, quick, function.inside)
 
@@ -303,7 +303,7 @@ def other_readings(tried: Tried) -> Iterator[Tried]:
     shape = expected(case)["output"].shape
     if output is None or (output.shape == shape and not (tried.answer.stages and caller.offer.core)):
         return
-    parts = caller.returned(case)
+    parts = caller.call_for_arrays(case)
     if caller.offer.core:
         yield from read_layouts(tried, parts, shape)
         return

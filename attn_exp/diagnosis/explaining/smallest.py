@@ -115,7 +115,7 @@ def resize_case(case: Case, caller: Caller, rows: int, keys: int, size: int) -> 
         rows = keys
     if not all(covers_sizes(mask, rows, keys) for mask in case.recipe.rules.masks):
         rows, keys = min(rows, sizes.rows), min(keys, sizes.keys)
-    if caller.is_made or any(position.misfit(size) for position in case.recipe.positions):
+    if caller.is_object or any(position.misfit(size) for position in case.recipe.positions):
         size = sizes.size
     resized = make_small_case(case, (sizes.heads, sizes.groups, rows, keys, size), caller.request, 0, keeps_scale=True)
     return resized if is_valid_case(resized) else None
@@ -133,7 +133,7 @@ def yield_smaller_cases(case: Case, caller: Caller) -> Iterator[Case]:
     """Yield cases like this one with fewer tokens, heads and dimensions, those with the smallest q, k and v first."""
     sizes = setup_of(case)
     heads_to_try = {1, 2, sizes.heads} if can_choose_heads(caller) else {sizes.heads}
-    head_sizes = {sizes.size} if caller.is_made else {1, 2, 4}
+    head_sizes = {sizes.size} if caller.is_object else {1, 2, 4}
     choices = product(heads_to_try, range(1, 5), range(1, 5), head_sizes)
     # the count of numbers in q, k and v comes first, so that sorting puts the smallest cases first
     counted = [(heads * (rows + 2 * keys) * size, heads, rows, keys, size) for heads, rows, keys, size in choices]
