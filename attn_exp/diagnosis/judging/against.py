@@ -30,7 +30,7 @@ from attn_exp.diagnosis.asking.offer import WIDE_LAYOUT, Offer, format_axes, has
 from attn_exp.diagnosis.asking.questions import HeadsMaker, LayerMaker, core_cases, layer_cases
 from attn_exp.diagnosis.asking.request import Request, with_settings
 from attn_exp.diagnosis.calling import conventions, ways_to_call
-from attn_exp.diagnosis.calling.behaviour import masked
+from attn_exp.diagnosis.calling.behaviour import with_mask
 from attn_exp.diagnosis.calling.call import Bound, Caller
 from attn_exp.diagnosis.explaining.answers import SINGLE
 from attn_exp.diagnosis.explaining.smallest import MAX_CALLS, format_call, make_small_case, yield_smaller_cases
@@ -236,7 +236,7 @@ def hide_one_row(case: Case) -> Case:
     sizes = setup_of(case)
     attends = np.ones((sizes.rows, sizes.keys), np.bool_)
     attends[sizes.rows // 2] = False
-    return replace(masked(case, attends), optional=True)
+    return replace(with_mask(case, attends), optional=True)
 
 
 def joint_offer(both: Both) -> Offer:
@@ -430,7 +430,7 @@ def smallest_of_both(both: Both, case: Case, digits: int) -> tuple[Smallest, Sma
 
 def small_cases(case: Case, caller: Caller) -> Iterator[Case]:
     if case.question == EMPTY_ROWS:
-        yield masked(
+        yield with_mask(
             make_small_case(case, (1, 1, 2, 2, 1), caller.request, 1), np.array([[True, True], [False, False]])
         )
     yield from yield_smaller_cases(case, caller)

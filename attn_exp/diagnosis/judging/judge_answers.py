@@ -16,7 +16,7 @@ from attn_exp.diagnosis.asking.libraries import DIGITS
 from attn_exp.diagnosis.asking.offer import KIND_TEXTS, PADDINGS, format_axes
 from attn_exp.diagnosis.asking.questions import ABOUT_MASKS, INDIVIDUAL_MASKS, TOGETHER, WIDTH
 from attn_exp.diagnosis.calling import conventions, ways_to_call
-from attn_exp.diagnosis.calling.behaviour import IN_THREADS, Found, behaviours, gradients, remarks
+from attn_exp.diagnosis.calling.behaviour import IN_THREADS, Found, check_behaviour, check_for_remarks, check_gradients
 from attn_exp.diagnosis.calling.call import Caller
 from attn_exp.diagnosis.calling.ways_to_call import Tried, digits_of, failing
 from attn_exp.diagnosis.explaining.answers import LARGE, OVERFLOWS, SINGLE, Located, find_half_dtype, locate
@@ -181,11 +181,11 @@ def judge_answers(
     wrong = failing(answers, bits)
     overflows = find_overflows(wrong, bits)
     answers, wrong = ([pair for pair in pairs if pair[0] not in overflows] for pairs in (answers, wrong))
-    calls = list(behaviours(caller, ways_to_call.rounded(tried.case, caller), bits))
+    calls = list(check_behaviour(caller, ways_to_call.rounded(tried.case, caller), bits))
     if function.inside is not None:
         calls = [soften_thread_failure(*found) for found in calls]
-    learned = gradients(caller, tried.case, bits)
-    notes = list(remarks(caller, tried.case))
+    learned = check_gradients(caller, tried.case, bits)
+    notes = list(check_for_remarks(caller, tried.case))
     notes += [(Finding(LARGE, REMARK, FITS.format(caller.dtype)), "")] if overflows else []
     calls.append((repeat_first_cases(caller, answers), ""))
     judged = Judged(answers, wrong, notes)
