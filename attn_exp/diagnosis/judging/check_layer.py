@@ -25,7 +25,7 @@ from attn_exp.diagnosis.bind.factory import is_factory
 from attn_exp.diagnosis.bind.layer import Layer, kind_of
 from attn_exp.diagnosis.bind.sizes import CONFIG, FIXED, letter_of
 from attn_exp.diagnosis.calling.call import Bound
-from attn_exp.diagnosis.calling.conventions import BLOCKS, CAUSAL, under
+from attn_exp.diagnosis.calling.conventions import BLOCKS, CAUSAL, report_under
 from attn_exp.diagnosis.judging.bound_layers import (
     Observed,
     bound_function,
@@ -292,10 +292,10 @@ def explain_layer(
     for setting in find_own_words(observed, request, is_masked=has_own_mask(observed), turns=bool(turns)):
         other = check(bound, with_settings(request, setting))
         if other.passed:
-            return under(other, request, setting)
+            return report_under(other, request, setting)
         is_fewer = explained is None or len(other.mistakes) < len(explained.mistakes)
         if other.mistakes and not other.unexplained and is_fewer:
-            explained = under(other, request, setting)
+            explained = report_under(other, request, setting)
     if not verdict.unexplained and not verdict.uncalled:
         return verdict
     return explained or explain_inside(own, observed, bound, turns, request, verdict)
@@ -371,7 +371,9 @@ def check_causal(verdict: Verdict, own: OwnFunction, layer: Layer, request: Requ
         causal = check_bound(own, bind_layer(own, with_mask), with_mask, check)
     except UncalledError:  # it cannot be causal
         return verdict
-    return with_findings(verdict, Finding("made causal", HELD)) if causal.passed else under(causal, request, CAUSAL)
+    return (
+        with_findings(verdict, Finding("made causal", HELD)) if causal.passed else report_under(causal, request, CAUSAL)
+    )
 
 
 def check_cross_attention(
@@ -406,7 +408,7 @@ def check_grouped_heads(
     except UncalledError:  # it has no such heads
         return verdict
     if grouped.mistakes and not grouped.unexplained:
-        return under(grouped, request, setting)
+        return report_under(grouped, request, setting)
     if grouped.passed:
         return with_findings(verdict, Finding("shared key/value heads", HELD))
     return with_unverified(verdict, f"`kv_heads` ({grouped.computes})")

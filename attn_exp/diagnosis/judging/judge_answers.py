@@ -257,7 +257,7 @@ def explain_wrong_answers(
     if intention:
         return Judged(right, remarks=[*judged.remarks, (Finding(first_question, REMARK, intention), "")])
     explanation = known or find_explanation(evidence)
-    if not conventions.may_be_made(explanation.names, caller):
+    if not conventions.can_make_mistakes(explanation.names, caller):
         explanation = Explained()
     if is_of_own_axes(wrong, explanation, [pair for pair in right if pair[0].question == "masks"]):
         answers = [(case, OTHER_AXES if case in cases else answer) for case, answer in judged.answers]
