@@ -42,7 +42,7 @@ training: training train istraining isdropout istrain enabledropout trainmode
 deterministic: deterministic inference evaluate
 decode: decode
 random: rng dropoutrng prngkey rngs dropoutkey
-""") | {"room": NAMES["room"]}
+""") | {"max_tokens": NAMES["max_tokens"]}
 """Roles of arguments beyond those in `asking.names`, with common names for each."""
 ROLE_OF = {name: role for role, names in ROLE_NAMES.items() for name in names}
 ARRAYS = ("q", "k", "v", "x", "memory")
@@ -193,7 +193,7 @@ class Neutral:
             **TO_EVALUATE, "causal": self.request.is_causal, "heads": heads, "kv_heads": self.sizes.get("g", heads),
             "scale": self.sizes.get("d", 1) ** -0.5, "start": 0, "dropout": 0.0,
             "window": 2 * max(t, self.lengths["s"]) + 1,  # odd, and as wide as all tokens
-            "position_ids": np.broadcast_to(np.arange(t), (b, t)).copy(), "room": t,
+            "position_ids": np.broadcast_to(np.arange(t), (b, t)).copy(), "max_tokens": t,
             **dict.fromkeys(("return_weights", "use_cache"), False), **dict.fromkeys(("cache", "head_mask", "softcap")),
             "random": sys.modules["jax"].random.PRNGKey(0) if "jax" in sys.modules else None,
         }  # fmt: skip

@@ -22,10 +22,10 @@ from attn_exp.diagnosis.asking.libraries import load_library as library_by_name
 from attn_exp.diagnosis.asking.names import every_parameter, is_required, is_starred, plain, side_of_name, source_of
 from attn_exp.diagnosis.bind.sizes import (
     CONFIG,
-    ROOM,
+    MAX_TOKENS,
     Sizes,
     fields_of,
-    letter_of,
+    find_kind,
     replace_default,
     value_of,
 )
@@ -63,7 +63,7 @@ class Bag(dict[str, Any]):
         return True
 
     def get(self, name: str, default: Any = None) -> Any:
-        is_size = letter_of(name) in ("h", "g", "d", "m", "room", "dropout")
+        is_size = find_kind(name) in ("h", "g", "d", "m", "max_tokens", "dropout")
         return self[name] if name in self or is_size else default
 
 
@@ -99,7 +99,7 @@ def constructor_arguments(owner: Any, sizes: Sizes, library: str, *, of_config: 
 
 def make_placeholder(annotation: str) -> Any:
     """Return the first option of a `Literal`, or an empty value of the annotated type."""
-    values = {"bool": False, "int": ROOM, "float": 0.0, "str": "", "list": [], "tuple": (), "dict": {}}
+    values = {"bool": False, "int": MAX_TOKENS, "float": 0.0, "str": "", "list": [], "tuple": (), "dict": {}}
     literal = re.search(r"Literal\[\s*(['\"]?)(\w+)\1", annotation)
     return literal[2] if literal else next((value for name, value in values.items() if name in annotation), None)
 
@@ -119,7 +119,7 @@ def fill_required(parameter: inspect.Parameter, owner: Any, sizes: Sizes, siblin
     if library == "jax" and (word in RANDOM_KEYS or "key" in annotation):
         return sys.modules["flax.nnx"].Rngs(0) if word == "rngs" else sys.modules["jax"].random.PRNGKey(0)
     value = value_of(name, sizes, siblings)
-    if library == "torch" and "module" in annotation and letter_of(name) == "dropout":
+    if library == "torch" and "module" in annotation and find_kind(name) == "dropout":
         value = sys.modules["torch"].nn.Dropout(sizes.dropout)
     value = guess_value(parameter, owner, sizes, library) if value is ... else value
     if value is ... and ("bool" in annotation or word.endswith("mask")):
@@ -127,7 +127,7 @@ def fill_required(parameter: inspect.Parameter, owner: Any, sizes: Sizes, siblin
     if word in ("rng", "generator"):
         return np.random.default_rng(0)
     value = guess_option(parameter, owner, sizes) if value is ... and sizes.guesses else value
-    return ROOM if value is None and annotation == "int" else value
+    return MAX_TOKENS if value is None and annotation == "int" else value
 
 
 def guess_value(parameter: inspect.Parameter, owner: Any, sizes: Sizes, library_name: str) -> Any:
@@ -256,7 +256,7 @@ def format_value(value: Any) -> str:
     A configuration object is shown with its sizes only, and a `Bag` with the settings that were read.
     """
     fields = {name: field for name, field in fields_of(value).items()
-              if isinstance(value, Bag) or letter_of(name) in ("h", "g", "d", "m")}  # fmt: skip
+              if isinstance(value, Bag) or find_kind(name) in ("h", "g", "d", "m")}  # fmt: skip
     if fields or isinstance(value, Bag):
         return call_text(type(value).__name__.replace("Bag", "SimpleNamespace"), fields)
     return repr(value) if isinstance(value, int | float | str | list | tuple | None) else f"{type(value).__name__}(...)"

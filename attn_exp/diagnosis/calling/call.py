@@ -40,7 +40,7 @@ from attn_exp.diagnosis.asking.offer import (
 )
 from attn_exp.diagnosis.asking.questions import Inside
 from attn_exp.diagnosis.asking.request import Request
-from attn_exp.diagnosis.bind.sizes import letter_of
+from attn_exp.diagnosis.bind.sizes import find_kind
 from attn_exp.errors import UserError
 from attn_exp.own_code import LeftError, error_line, held
 
@@ -92,7 +92,7 @@ def read_head_size(layer: Any) -> int:
     sizes = [float(attributes[name]) for name in ATTRIBUTES_OF_HEADS if name in attributes]
     sizes += [float(attributes[name]) ** 2 for name in ATTRIBUTES_DIVIDING if attributes.get(name)]
     sizes += [float(attributes[name]) ** -2 for name in ATTRIBUTES_MULTIPLYING if attributes.get(name)]
-    if not any(letter_of(name) == "h" for name in attributes):
+    if not any(find_kind(name) == "h" for name in attributes):
         sizes += [float(attributes[name]) for name in ATTRIBUTES_OF_WIDTH if name in attributes]
     known = [round(size) for size in sizes if 1 < size <= LARGEST_HEAD and abs(size - round(size)) < 1e-6 * size]
     return next(iter(known), 0)

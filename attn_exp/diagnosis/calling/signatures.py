@@ -33,7 +33,7 @@ from attn_exp.diagnosis.asking.offer import KEYS_WITH_OWN, WINDOWS, Offer, Windo
 from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.bind.arguments import ROTARY, Neutral, role_of_argument
 from attn_exp.diagnosis.bind.binding import convert_value
-from attn_exp.diagnosis.bind.sizes import Sizes, letter_of, value_of
+from attn_exp.diagnosis.bind.sizes import Sizes, find_kind, value_of
 from attn_exp.diagnosis.calling.call import Bound, is_object
 from attn_exp.errors import UncalledError
 from attn_exp.forms.pipeline import Setup
@@ -123,7 +123,7 @@ def neutral_setting(name: str, sizes: Sizes, setup: Setup) -> Any:
     """Return a value for an argument that is named after a size, or `...`."""
     if re.search("block|chunk|tile|bucket", name.lower()):
         return BLOCK
-    return setup.rows if letter_of(name) == "room" else value_of(name, sizes)
+    return setup.rows if find_kind(name) == "max_tokens" else value_of(name, sizes)
 
 
 def hidden_name(role: str) -> str:
@@ -178,7 +178,7 @@ def bind(
         positional = tuple(roles[name] for name in adapter.positional if name in roles)
         return Bound(function, function, replace(offer, parameters=names, positional=positional))
     names = {role: hidden_name(role) for role in (*arrays.roles, SIZES)}
-    if any(letter_of(name) == "h" for name in adapter.neutral):
+    if any(find_kind(name) == "h" for name in adapter.neutral):
         names["heads"] = hidden_name("heads")
     return Bound(adapter, function, replace(offer, parameters=names | keywords))
 
@@ -194,7 +194,7 @@ def is_number(parameter: inspect.Parameter) -> bool:
 def is_size(parameter: inspect.Parameter) -> bool:
     """Return whether a default is a head size or width, as in `d_k=64`, which must fit the arrays."""
     default = parameter.default
-    return type(default) is int and default >= SMALLEST_SIZE and letter_of(parameter.name) in ("d", "m")
+    return type(default) is int and default >= SMALLEST_SIZE and find_kind(parameter.name) in ("d", "m")
 
 
 def arrays_by_names(parameters: Sequence[inspect.Parameter], name: str) -> Iterator[Arrays]:
