@@ -30,7 +30,13 @@ from attn_exp.diagnosis.asking.case import (
 from attn_exp.diagnosis.asking.offer import ADDED, MASKINGS, PADDINGS, attribute_of
 from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.calling.call import Bound, Caller
-from attn_exp.diagnosis.calling.ways_to_call import cases, has_right_shape, is_near, of_kept_queries, rounded
+from attn_exp.diagnosis.calling.ways_to_call import (
+    accept_padding_queries,
+    has_right_shape,
+    is_near,
+    list_cases,
+    round_inputs,
+)
 from attn_exp.diagnosis.recipes.candidates import Change, list_other_settings, reproduces, window_settings
 from attn_exp.experiment.verdict import Verdict
 from attn_exp.forms import steps
@@ -279,7 +285,7 @@ def with_its_padding(caller: Caller, function: Bound, change: Change | None = No
     case = find_case(caller, function, "padding", change) if caller.offer.takes("padding") else None
     if case is None:
         return caller
-    answer = of_kept_queries(caller, case, caller(case))
+    answer = accept_padding_queries(caller, case, caller(case))
     if is_right_or_inverted(caller, case, answer):
         return caller
     formats = [(replace(caller, padding=replace(padding, neutral=caller.padding.neutral)), case)
@@ -296,7 +302,7 @@ def choose_format(caller: Caller, role: str, formats: Formats, is_answering: boo
     """
     answering, misshapen = list[Caller](), list[Caller]()
     for other, case in formats:
-        answer = of_kept_queries(other, case, other(case))
+        answer = accept_padding_queries(other, case, other(case))
         is_added = "added" in (other.masking.kind, other.padding.kind)
         if is_right_or_inverted(other, case, answer) and not (is_added and "convention" in other.request.names_typed):
             return prefer_ones_and_zeros(other, role, case)
@@ -336,7 +342,7 @@ def with_one_opposite(caller: Caller, function: Bound) -> Caller:
     inverted_roles = list[str]()
     for role, question in (("masking", "masks"), ("padding", "padding")):
         case = find_case(caller, function, question)
-        answer = None if case is None else of_kept_queries(caller, case, caller(case))
+        answer = None if case is None else accept_padding_queries(caller, case, caller(case))
         if case is None or answer is None or not is_right_or_inverted(caller, case, answer):
             return caller
         inverted_roles += [] if is_near(caller, answer, expected(case)) else [role]
@@ -360,6 +366,6 @@ def list_key_masks(caller: Caller, function: Bound, change: Change | None = None
 
 def find_case(caller: Caller, function: Bound, question: str, change: Change | None = None) -> Case | None:
     """Return the first case with this question, or None; `change` is applied to its recipe."""
-    found = (case for case in cases(caller, function, quick=True) if case.question == question)
+    found = (case for case in list_cases(caller, function, quick=True) if case.question == question)
     changed = (replace(case, recipe=change(case)) if change else case for case in found)
-    return next((rounded(case, caller) for case in changed), None)
+    return next((round_inputs(case, caller) for case in changed), None)

@@ -333,7 +333,7 @@ def collect_answers(
         return [*run_fresh_cases(caller, function, select_one_input(wrong)), *([small] if small else [])]
 
     def ask_equal() -> CaseAnswer | None:
-        return ask_equal_scores(caller, function, ways_to_call.rounded(tried.case, caller), seen)
+        return ask_equal_scores(caller, function, ways_to_call.round_inputs(tried.case, caller), seen)
 
     return Answers(
         [*select_promised(wrong), *right], digits, DIGITS[caller.dtype], broken, ask=ask, ask_equal=ask_equal,

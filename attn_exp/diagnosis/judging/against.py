@@ -197,7 +197,7 @@ def takes_same_input(both: Both) -> bool:
 def ask_both(both: Both, common: Request, quick: bool) -> Iterator[Pair]:
     """Run each case on both, with inputs rounded to both dtypes; yield the cases that at least one answered."""
     for exact_case in cases_of_both(both, common, quick):
-        case = ways_to_call.rounded(ways_to_call.rounded(exact_case, both[0].caller), both[1].caller)
+        case = ways_to_call.round_inputs(ways_to_call.round_inputs(exact_case, both[0].caller), both[1].caller)
         if not any(ways_to_call.is_beyond_dtype(side.caller, case) for side in both):
             answers = (both[0].caller(case), both[1].caller(case))
             bits = [ways_to_call.digits_of(side.caller, answer) for side, answer in zip(both, answers, strict=True)]

@@ -232,9 +232,9 @@ def check_under_fitting_settings(own: OwnFunction, tried: Tried, quick: bool) ->
     if not fitting:
         return None
     settings = min(
-        fitting, key=lambda words: ways_to_call.failing_at_first(tried, with_settings(request, words), digits)
+        fitting, key=lambda words: ways_to_call.count_first_failures(tried, with_settings(request, words), digits)
     )
-    longest = ways_to_call.longest_question(tried, with_settings(request, settings))
+    longest = ways_to_call.run_longest_case(tried, with_settings(request, settings))
     if longest is not None:
         settings = conventions.find_width(settings, *longest, digits)
     assumed = with_settings(request, settings)

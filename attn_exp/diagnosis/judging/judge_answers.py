@@ -174,14 +174,14 @@ def judge_answers(
     function = tried.function
     answers = ways_to_call.ask_every_question(caller, function, quick)
     if all(answer.output is None for _, answer in answers):  # only the first case was answered, or none now
-        answers = [(ways_to_call.rounded(tried.case, caller), tried.answer), *answers]
+        answers = [(ways_to_call.round_inputs(tried.case, caller), tried.answer), *answers]
     bits, rounding = bits_to_judge_by(caller, answers)
     together = [case.question for case, _ in failing(answers, bits) if TOGETHER in case.question]
     answers = [pair for pair in answers if pair[0].question not in together]
     wrong = failing(answers, bits)
     overflows = find_overflows(wrong, bits)
     answers, wrong = ([pair for pair in pairs if pair[0] not in overflows] for pairs in (answers, wrong))
-    calls = list(check_behaviour(caller, ways_to_call.rounded(tried.case, caller), bits))
+    calls = list(check_behaviour(caller, ways_to_call.round_inputs(tried.case, caller), bits))
     if function.inside is not None:
         calls = [soften_thread_failure(*found) for found in calls]
     learned = check_gradients(caller, tried.case, bits)
@@ -230,7 +230,7 @@ def soften_thread_failure(finding: Finding, name: str) -> Found:
 def repeat_first_cases(caller: Caller, answers: Seen) -> Finding:
     question = "the same after many calls"
     for case, answer in answers[:3]:
-        later = ways_to_call.of_kept_queries(caller, case, caller(case))
+        later = ways_to_call.accept_padding_queries(caller, case, caller(case))
         if answer.output is not None and not same_answer(answer, later, case, ROUGH):
             return Finding(question, BROKEN, "its first answer was different")
     return Finding(question, HELD)
