@@ -33,7 +33,7 @@ from attn_exp.diagnosis.calling import conventions, ways_to_call
 from attn_exp.diagnosis.calling.behaviour import with_mask
 from attn_exp.diagnosis.calling.call import Bound, Caller
 from attn_exp.diagnosis.explaining.answers import SINGLE
-from attn_exp.diagnosis.explaining.smallest import MAX_CALLS, format_call, make_small_case, yield_smaller_cases
+from attn_exp.diagnosis.explaining.smallest import MAX_CALLS, format_call, list_smaller_cases, make_small_case
 from attn_exp.diagnosis.judging.check import check
 from attn_exp.diagnosis.judging.check_layer import bind_readable_layer, is_layer
 from attn_exp.diagnosis.judging.parting import EMPTY_ROWS, FOLLOWS, Pair, compare_traces, find_causes
@@ -433,4 +433,4 @@ def small_cases(case: Case, caller: Caller) -> Iterator[Case]:
         yield with_mask(
             make_small_case(case, (1, 1, 2, 2, 1), caller.request, 1), np.array([[True, True], [False, False]])
         )
-    yield from yield_smaller_cases(case, caller)
+    yield from list_smaller_cases(case, caller)

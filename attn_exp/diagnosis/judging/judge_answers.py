@@ -20,7 +20,7 @@ from attn_exp.diagnosis.calling.behaviour import IN_THREADS, Found, check_behavi
 from attn_exp.diagnosis.calling.call import Caller
 from attn_exp.diagnosis.calling.ways_to_call import Tried, digits_of, failing
 from attn_exp.diagnosis.explaining.answers import LARGE, OVERFLOWS, SINGLE, Located, find_half_dtype, locate
-from attn_exp.diagnosis.explaining.smallest import collect_answers, show_smallest, smallest_wrong
+from attn_exp.diagnosis.explaining.smallest import collect_answers, find_smallest_wrong, show_smallest
 from attn_exp.diagnosis.judging.parting import first_missing_stage
 from attn_exp.diagnosis.judging.unasked import unasked, unverified
 from attn_exp.diagnosis.recipes.candidates import (
@@ -251,7 +251,7 @@ def explain_wrong_answers(
     cases, first_question = {case for case, _ in wrong}, wrong[0][0].question
     right = [pair for pair in judged.answers if pair[0] not in cases]
     broken = list_broken(behaviour)
-    smallest = smallest_wrong(caller, tried.function, wrong, bits)
+    smallest = find_smallest_wrong(caller, tried.function, wrong, bits)
     evidence = collect_answers(caller, tried, judged.answers, wrong, digits=bits, broken=broken, small=smallest)
     intention = explain_as_meant(wrong, bits, evidence.ask)
     if intention:
