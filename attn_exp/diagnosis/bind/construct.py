@@ -39,7 +39,7 @@ RANDOM_KEYS = ("key", "rng", "rngs", "prngkey")
 
 
 class Bag(dict[str, Any]):
-    """A generic configuration that looks up attributes and keys in the table of sizes and records which were read."""
+    """A configuration that computes the value of any setting from its name, and records which settings were read."""
 
     def __init__(self, sizes: Sizes) -> None:
         super().__init__()
@@ -70,15 +70,15 @@ class Bag(dict[str, Any]):
 def constructor_arguments(owner: Any, sizes: Sizes, library: str, *, of_config: bool = False) -> dict[str, Any]:
     """Choose constructor arguments of a class by the names, annotations and defaults of the parameters.
 
-    In a configuration, a required field of unknown meaning gets some value of its type: it probably belongs to another
-    part of the model.
+    In a configuration (`of_config`), a required field of unknown meaning gets any value of its type, because it
+    probably belongs to another part of the model.
 
     Raises:
         UncalledError: the meaning of a required argument is not known.
     """
     parameters = [one for one in every_parameter(owner, owner.__name__) if not is_starred(one)]
     siblings = [one.name for one in parameters]
-    # parameters with the default None that the code does not accept
+    # parameters whose default None the code does not accept
     asserted = re.findall(r"\bassert (\w+) is not None", source_of(owner)) if sizes.guesses else []
     chosen: dict[str, Any] = {}
     for one in parameters:
@@ -107,8 +107,8 @@ def make_placeholder(annotation: str) -> Any:
 def fill_required(parameter: inspect.Parameter, owner: Any, sizes: Sizes, siblings: Sequence[str], library: str) -> Any:
     """Return the value for a required parameter, or `...` if none is known.
 
-    The first of these that applies decides: the parameter is a height and a width, a configuration, a random key, a
-    size or another known setting, something to guess (see `guess_value`), a flag, or a random generator.
+    The first of these that fits is chosen: a height and a width, a configuration, a random key, a size or another known
+    setting, a guess (see `guess_value`), a flag, a random generator, or another guess (see `guess_option`).
     """
     name, word, annotation = parameter.name, plain(parameter.name), str(parameter.annotation).lower()
     annotated = find_annotated_class(parameter, owner)
@@ -181,7 +181,7 @@ def find_annotated_class(parameter: inspect.Parameter, owner: Any) -> Any:
 
 
 def build_configuration(annotated: Any, name: str, owner: Any, sizes: Sizes) -> Any:
-    """Build the configuration of a class, with every field that its code reads as `name.field`."""
+    """Build the configuration object for a class; fields that its code reads as `name.field` are added if missing."""
     config_class = annotated or find_configuration_class(owner)
     if config_class in (None, dict, object, Mapping):
         return Bag(sizes)
@@ -220,7 +220,7 @@ def build(owner: Any, arguments: Mapping[str, Any], seed: int) -> Any:
 
 
 def run_foreign(make: Callable[[], Any], failure: str) -> Any:
-    """Run user code; turn any exception into a one-line error that begins with `failure`.
+    """Run user code; convert any exception to an error of one line that begins with `failure`.
 
     Raises:
         UncalledError: the code raised an error.

@@ -105,9 +105,10 @@ def bind_factory(factory: OwnFunction) -> Layer:
     owner = owner_in(function)
     if kind_of(owner) == "torch":
         leave_out_norms(owner)
-    # a fixed value with two axes is a weight matrix, unless it is a mask; square values tell the number of tokens
+    # a fixed value with two axes is a weight matrix, unless it is a mask
     mask_names = {arguments.keywords.get(role) for role in MASKS}
     matrices = [name for name, value in fixed.items() if getattr(value, "ndim", 0) == 2 and name not in mask_names]
+    # square arrays, such as masks, show the number of tokens
     lengths = {value.shape[-1] for value in (*fixed.values(), *masks.values())
                if len(getattr(value, "shape", ())) > 1 and value.shape[-1] == value.shape[-2] > 2}  # fmt: skip
     axes = find_input_axes(
@@ -138,9 +139,9 @@ def split_inputs(
     factory: OwnFunction, function: Any, arguments: Arguments, given: Sequence[Any] | Mapping[str, Any],
     options: Mapping[str, Any],
 ) -> tuple[Mapping[str, Any], dict[str, Any], dict[str, Any]]:  # fmt: skip
-    """Split arguments into arrays by role, other values by name, and optional masks by name.
+    """Split arguments into input arrays by role, fixed values by name, and optional masks by name.
 
-    The masks are replaced with masks that hide nothing, because each test case passes its own.
+    All masks are replaced with masks that hide nothing, because each test case passes its own.
 
     Raises:
         UncalledError: the signature does not tell which arguments are the arrays.
@@ -159,7 +160,7 @@ def split_inputs(
                             f"return a dictionary by role: {', '.join(ARRAYS)}")  # fmt: skip
     source = source_with_helpers(getattr(function, "forward", function), classes=True)
     fills = {keyword: FILLS[polarity]} if polarity else {}
-    fixed = {name: make_open_mask(value, fills.get(name, fill_of_mask(name, source)))
+    fixed = {name: make_neutral_mask(value, fills.get(name, fill_of_mask(name, source)))
              if roles.get(name) in MASKS else value
              for name, value in values.items() if roles.get(name) not in inputs}  # fmt: skip
     masks = {name: fixed.pop(name) for name in list(fixed)
@@ -167,14 +168,14 @@ def split_inputs(
     return inputs, fixed, masks
 
 
-def make_open_mask(mask: Any, fill: float | bool) -> Any:
-    """Return a mask of the same shape and type that hides nothing; `fill` is the value that hides nothing."""
+def make_neutral_mask(mask: Any, fill: float | bool) -> Any:
+    """Return a mask of the same shape and dtype that hides nothing; `fill` is the value that hides nothing."""
     if not hasattr(mask, "dtype"):
         return mask
     dtype = str(mask.dtype)
     if "bool" in dtype:
         return mask == mask if fill else mask != mask  # noqa: PLR0124 - all True or all False, in any library
-    return mask.clip(0, 0) + (0 if "float" in dtype and float(mask.min()) < -100 else float(fill))  # -inf is added
+    return mask.clip(0, 0) + (0 if "float" in dtype and float(mask.min()) < -100 else float(fill))  # additive: -inf
 
 
 def find_input_axes(
@@ -187,9 +188,9 @@ def find_input_axes(
         factory: named in the error message.
         inputs: the arrays by role.
         options: what the factory returned as options.
-        widths: the widths of the weight matrices, which identify the channel axis.
-        lengths: the numbers of tokens of square masks, which identify the token axis.
-        projects: whether the callable has weight matrices, so q, k and v with three axes are arrays of tokens.
+        widths: the widths of the weight matrices; an axis of this length contains the channels.
+        lengths: the sizes of square masks; an axis of this length contains the tokens.
+        projects: whether the callable has weight matrices; q, k and v are then arrays of tokens, not of heads.
 
     Raises:
         UncalledError: a layout and its array have different numbers of axes.
@@ -204,13 +205,13 @@ def find_input_axes(
             raise UncalledError(f"{factory.name}(): layout {axes[role]!r} does not fit `{role}`, "
                                 f"which has {array.ndim} axes")  # fmt: skip
     counts = {array.shape[axes[role].index("t")] for role, array in inputs.items() if "t" in axes[role]}
-    if len(counts) > 1:  # keys have a length of their own
+    if len(counts) > 1:  # there are more or fewer keys than queries
         return {role: letters if role in "qx" else letters.replace("t", "s") for role, letters in axes.items()}
     return axes
 
 
 def list_usual_layouts(inputs: Mapping[str, Any], heads: int, projects: bool) -> Mapping[int, Sequence[str]]:
-    """Return the usual layouts by number of axes, see `AXES`."""
+    """Return the usual layouts of these inputs by number of axes."""
     if projects or not {"q", "k"} <= inputs.keys():
         return AXES["x"]
     has_merged_heads = heads > 1 and all(len(array.shape) == 3 for array in inputs.values())
@@ -223,7 +224,7 @@ def list_usual_layouts(inputs: Mapping[str, Any], heads: int, projects: bool) ->
 def choose_layout(
     shape: Sequence[int], usual: Mapping[int, Sequence[str]], widths: Sequence[int], lengths: Collection[int]
 ) -> str:
-    """Return the usual layout in which the token axis or the channel axis has a known length; by default, the first."""
+    """Return the usual layout whose token axis or channel axis has a known length, or else the first."""
     layouts = usual.get(len(shape), [""])
     if "btm" in layouts and shape[0] in lengths and shape[1] not in lengths:
         return "tbm"
@@ -301,9 +302,9 @@ def make_layer(
 def find_sizes(
     owner: Any, axis_sizes: Mapping[str, Mapping[str, int]], lengths: Mapping[str, int], heads: int | None
 ) -> dict[str, int]:  # fmt: skip
-    """Return the sizes of a layer from the option `heads` and its inputs, or else from its attributes.
+    """Return the sizes of a layer from the option `heads` and the inputs, or else from its attributes.
 
-    `axis_sizes` are the shapes of the inputs by role and letter, and `lengths` the same sizes by letter.
+    `axis_sizes` contains the shapes of the inputs by role and letter, `lengths` the same sizes by letter only.
     """
     known = sizes_of_layer(owner, {})
     groups = [axis_sizes[role]["h"] for role in ("k", "v") if "h" in axis_sizes.get(role, {})]
@@ -315,7 +316,7 @@ def find_sizes(
 
 
 def find_weights(fixed: Mapping[str, Any], backend: Library) -> dict[str, Array]:
-    """Return the weight matrices among fixed values, by role; a list with one matrix per head is concatenated."""
+    """Return the weight matrices among fixed values, by role; matrices of single heads are concatenated."""
     names = {side_of_name(name): name for name in fixed}
     values = {side: fixed[names[side]] for side in ("W_q", "W_k", "W_v", "W_o") if side in names}
     heads = {side: [backend.back(matrix) for matrix in (value if isinstance(value, list | tuple) else [value])]

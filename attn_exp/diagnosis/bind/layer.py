@@ -1,7 +1,7 @@
 """Callable layers, and how to build them from PyTorch, Flax, Haiku, Equinox, Keras or plain Python objects.
 
-A `BuildPlan` says how to make a layer, and `make_runner` makes one in float64, in evaluation mode, and with parameters
-that show mistakes. The resulting `Runner` is called once and then described by a `Layer`.
+A `BuildPlan` says how to make a layer. `make_runner` makes it in float64 and in evaluation mode, and replaces
+parameters that would hide mistakes. The resulting `Runner` is called once and then described by a `Layer`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Layer:
         convert: converts a NumPy array to an array of the library, in float64 if possible.
         keywords: the argument for each other role: mask, padding, causal, positions, cache and the like.
         defaults: the default values of these arguments, by role.
-        extra_arguments: the arguments that every call passes besides the inputs, as shown to the user.
+        extra_arguments: the arguments that every call passes in addition to the inputs, as text for the user.
         constructor_call: the call that made the layer, or the call of the factory, as shown to the user.
         settings: the constructor's arguments and the fields of its configuration.
         unknown: optional arguments of unknown meaning.
@@ -51,7 +51,7 @@ class Layer:
         is_fixed: whether the number of tokens cannot change.
         widths: the width of each role, if it differs from m.
         fixed: the arrays of unknown role that a factory passes.
-        axes_told: False if the layer comes from a factory that names no layout.
+        axes_told: False if the layouts of the inputs are guesses, because a factory does not name them.
     """
 
     name: str
@@ -78,7 +78,9 @@ class Layer:
 
 
 def keep_layout(call: Callable[..., Any], output: Any, layout: str, shape: Shape) -> Callable[..., Any]:
-    """Return a call whose output has the layout of its input: rows from a layer of columns `[c t]` are transposed.
+    """Return a call whose output has the layout of its input.
+
+    If a layer takes `[c t]` but returns `[t c]`, its output is transposed.
 
     Args:
         call: a call of the layer.
@@ -113,14 +115,14 @@ class Runner:
     - `forward`: the method that has the signature of the call.
     - `run`: calls the layer.
     - `finish`: fills the parameters. It is called once, after the first call, which creates lazy parameters.
-    - `bare`: the layer has no parameters: it takes q, k and v as heads, and does not project them.
+    - `is_parameter_free`: the layer has no parameters, so it takes q, k and v as heads and does not project them.
     """
 
     target: Any
     forward: Callable[..., Any]
     run: Callable[..., Any]
     finish: Callable[[], Any] = tuple
-    bare: bool = False
+    is_parameter_free: bool = False
 
 
 def kind_of(thing: Any) -> str:
@@ -223,15 +225,15 @@ def fill_if_flat(array: Array, index: int) -> Array:
     """
     rng = np.random.default_rng([index, array.size])
     noise = rng.standard_normal(array.shape) * (array.shape[-1] ** -0.5 if array.ndim > 1 else 0.5)
-    uses_memory = not (np.isfinite(array) & (np.abs(array) < 1e6)).all()
-    is_tiny = array.size and np.abs(array).max() < 1e-3  # a residual would hide its effect
-    is_flat = uses_memory or is_tiny or (array.size and array.flat[0] in (0, 1) and (array == array.flat[0]).all())
-    filled = noise + (0 if uses_memory or is_tiny else array.flat[0])
+    is_uninitialized = not (np.isfinite(array) & (np.abs(array) < 1e6)).all()
+    is_tiny = array.size and np.abs(array).max() < 1e-3  # next to a residual, its effect would be too small to see
+    is_flat = is_uninitialized or is_tiny or (array.size and array.flat[0] in (0, 1) and (array == array.flat[0]).all())
+    filled = noise + (0 if is_uninitialized or is_tiny else array.flat[0])
     return np.asarray(filled).astype(array.dtype) if is_flat else array
 
 
 def prepare_torch(target: Any, is_new: bool, wide: bool) -> None:
-    """Convert a module to float64 if `wide`, switch it to evaluation, and fill its parameters if it was built here."""
+    """Convert a module to float64 if `wide`, set evaluation mode, and fill its parameters if it was built here."""
     torch = sys.modules["torch"]
     if wide:
         target.double()
@@ -267,7 +269,7 @@ def fill_torch(target: Any) -> None:
 
 
 def prepare_jax(target: Any, is_new: bool, _wide: bool) -> Any:
-    """Return a module of Flax NNX or Equinox in the widest type and in evaluation mode."""
+    """Return a module of Flax NNX or Equinox in the widest float type and in evaluation mode."""
     if kind_of(target) == "nnx":
         nnx = sys.modules["flax.nnx"]
         target.eval()
@@ -277,7 +279,7 @@ def prepare_jax(target: Any, is_new: bool, _wide: bool) -> Any:
 
 
 def widen_tree(tree: Any, is_new: bool) -> Any:
-    """Convert the floating-point arrays of a tree to the widest type, and fill them if the layer was built here."""
+    """Convert the floating-point arrays of a tree to the widest type; fill them if the layer was built here."""
     jax, backend = sys.modules["jax"], load_library("jax")
     indices = count()
 
@@ -302,7 +304,7 @@ def fill_keras(target: Any) -> None:
 
 
 def run_pure(init: Callable[..., Any], apply: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that creates the variables of a module in its first call, and applies them in every call."""
+    """Return a function that creates the variables of a module in its first call, and uses them in every call."""
     variables = list[Any]()
 
     def run(*positional: Any, **named: Any) -> Any:
@@ -347,7 +349,7 @@ def has_parameters(target: Any) -> bool:
 
 
 def owner_in(target: Any) -> Any:
-    """Return the only object with parameters that a callable is bound to or closes over, or else the callable."""
+    """Return the object with parameters that a callable is bound to or closes over; the callable if not exactly one."""
     target = target.func if isinstance(target, partial) and inspect.ismethod(target.func) else target
     if isinstance(target, partial) and has_parameters(target.func):
         return target.func

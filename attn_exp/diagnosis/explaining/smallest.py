@@ -95,9 +95,9 @@ def redraw_tokens(case: Case) -> Iterator[Case]:
     """Yield a layer's case with new random tokens; unless a mask fixes their number, also with fewer tokens."""
     assert case.given.x is not None
     batch, rows, width = case.given.x.shape
-    masks = case.recipe.rules.masks
-    has_size = any(isinstance(mask, Allowed) or np.size(getattr(mask, "lengths", 0)) > 1 for mask in masks)
-    sizes = [(batch, rows)] if has_size else [(batch, rows), (1, 5), (3, 4)]
+    is_fixed = any(isinstance(mask, Allowed) or np.size(getattr(mask, "lengths", 0)) > 1
+                   for mask in case.recipe.rules.masks)  # fmt: skip
+    sizes = [(batch, rows)] if is_fixed else [(batch, rows), (1, 5), (3, 4)]
     scale = max(np.abs(case.given.x).mean(), 1e-3)
     for seed, (example_count, length) in enumerate(sizes):
         rng, memory = np.random.default_rng([17, seed]), case.given.memory
