@@ -136,7 +136,7 @@ def bind_with(
     """
     runner = make_runner(plan)
     arguments = read_call_arguments(runner, target.name, with_memory)
-    takes_heads = runner.is_parameter_free and "x" not in arguments.arrays  # x does not show the heads in it
+    takes_heads = runner.is_parameter_free and "x" not in arguments.arrays  # an x of packed heads does not show them
     layer_sizes = find_sizes(runner, plan, sizes, request, takes_heads=takes_heads)
     first_error = ""
     for attempt in list_attempts(runner, plan, arguments):
@@ -365,7 +365,7 @@ class Call:
         return values
 
     def list_switches(self) -> list[str]:
-        """Return the roles of the list_switches that must be passed for evaluation.
+        """Return the roles of the switches that must be passed for evaluation.
 
         A switch that the constructor has set is not passed: Flax raises an error if it is set in both places.
         """

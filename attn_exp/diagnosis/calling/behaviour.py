@@ -1,6 +1,6 @@
 """Check behaviour that one call cannot show: determinism, unchanged inputs, independent examples, thread safety.
 
-Other checks look for state that is kept between calls, wrong gradients, and NaN in fully masked rows.
+Other checks look for state that is kept between calls, wrong gradients, and NaN that passes through a mask.
 
 Each check takes a caller and a case on which the function is right, and calls the function a few times. It returns a
 finding for one row ("question") of the report, and the name of the mistake in the catalogue ("" if it has none).

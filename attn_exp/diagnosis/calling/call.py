@@ -145,7 +145,7 @@ class Caller:
 
     def answer(self, arguments: Mapping[str, Any], case: Case) -> Answer:
         try:
-            with held(), np.errstate(all="ignore"):  # of this thread; overflow shows in the output
+            with held(), np.errstate(all="ignore"):  # errstate is per thread; an overflow shows in the output
                 arrays, dtype = self.read_arrays(self.call(arguments), case)
         except (NoNumbersError, LeftError) as error:
             return Answer(None, error=str(error))

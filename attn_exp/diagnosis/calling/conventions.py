@@ -52,7 +52,7 @@ RULES = {"mask": OF_MASKS, "convention": (*OF_MASKS, "convention"), "position": 
          "scale": ("scale",)}  # fmt: skip
 """Settings that change the result, by kind. If the user typed a setting, no other setting of its kind is assumed."""
 WITH_KEYWORD = ("causal", "window", "alibi")
-"""Roles of keywords. If a function has one of these keywords, settings that contain this word are not assumed."""
+"""Roles of keywords. If a function has such a keyword, settings that contain the word are not assumed."""
 UNSCALED = "scale=1"
 TWO_TO_THE = "head=4"
 """A number of heads for which all variants of ALiBi slopes agree."""

@@ -127,7 +127,7 @@ class Adapter:
 
 
 def neutral_setting(name: str, sizes: Sizes, setup: Setup) -> Any:
-    """Return a value for an argument that is named after a size, or `...`."""
+    """Return the value of an argument whose name means a size, or `...` if it means none."""
     if re.search("block|chunk|tile|bucket", name.lower()):
         return BLOCK
     return setup.rows if find_kind(name) == "max_tokens" else value_of(name, sizes)
@@ -139,7 +139,7 @@ def hidden_name(role: str) -> str:
 
 
 def read_signature(function: Any, name: str, request: Request) -> Iterator[Bound]:
-    """Yield each way to bind a function that its argument names suggest, with q, k and v or with x and matrices.
+    """Yield the ways to call a function that its argument names suggest: with q, k and v, or with x and matrices.
 
     Raises:
         UserError: the parameters of the function are not known.
@@ -191,7 +191,7 @@ def bind(
 
 
 def is_number(parameter: inspect.Parameter) -> bool:
-    """Return whether an argument is an integer rather than a pair; without default and annotation, it counts as one."""
+    """Return whether an argument is an integer, not a pair. Without default and annotation, it counts as an integer."""
     annotation = str(parameter.annotation)
     is_unknown = is_required(parameter) and parameter.annotation is parameter.empty
     is_annotated = bool(re.search(r"\bint\b", annotation)) and "tuple" not in annotation.lower()

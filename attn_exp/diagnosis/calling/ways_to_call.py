@@ -57,7 +57,7 @@ LOST_BITS = 2
 ABOUT_DTYPE = r"(?i)float|dtype|double|half|precision|scalar type|datatype|Error$|not implemented|\bbits?\b"
 """Pattern of error messages after which another dtype is tried."""
 FIRST_FEW = 5
-"""Number of cases that decide between two ways to call a function."""
+"""Number of cases that decide between settings that fit the first answer."""
 WITHOUT_BATCH = ("htd", "td")
 """Layouts without a batch axis."""
 RIGHT, NEARLY_RIGHT, RIGHT_SHAPE, WRONG_SHAPE, TRIVIAL, NO_ANSWER = 0, 4, 5, 7, 8, 9
@@ -209,8 +209,9 @@ def list_cases(caller: Caller, function: Bound, quick: bool) -> Iterator[Case]:
 def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) -> Tried:
     """Return the first way to call a function that gives the right answer, or else the one with the best answer.
 
-    If every call fails, return the one that got furthest in the user's code, if its arguments are certain: they are for
-    a layer (`known`), and for a function whose names identify the arrays and that needs no `Adapter`.
+    If every call fails, return the one that got furthest in the user's code. This is done only if the arguments are
+    certain: those of a bound layer (`known`), or of a function whose argument names identify the arrays and that needs
+    no `Adapter`.
 
     Raises:
         UserError: the parameters of the function are not known.
@@ -368,7 +369,7 @@ def accept_padding_queries(caller: Caller, case: Case, answer: Answer) -> Answer
     In self-attention these outputs are never used, and many functions hide all keys from padding queries.
     """
     padding = next((mask for mask in case.recipe.rules.masks if isinstance(mask, Padding)), None)
-    if answer.output is None or padding is None or case.question not in PADDED:  # not for requested padding
+    if answer.output is None or padding is None or case.question not in PADDED:  # requested padding is compared in full
         return answer
     right, setup = expected(case), setup_of(case)
     if setup.rows != setup.keys or answer.output.shape != right["output"].shape:

@@ -216,7 +216,7 @@ class Answers:
         return self.ask()
 
     def keep_nearest(self, candidates: list[Candidate]) -> list[Candidate]:
-        """Keep the candidates nearest to the wrong answers: in float64, these distinguish a fill of 1e-12 from 0."""
+        """Keep the candidates nearest to the wrong answers; float64 answers distinguish a fill of 1e-12 from 0."""
         if len(candidates) < 2 or self.digits < DIGITS["float64"]:
             return candidates
         seen = [*self.wrong, *self.fresh]

@@ -102,7 +102,7 @@ def redraw_tokens(case: Case) -> Iterator[Case]:
     for seed, (example_count, length) in enumerate(sizes):
         rng, memory = np.random.default_rng([17, seed]), case.given.memory
         x = rng.standard_normal((example_count, length, width)) * scale
-        if memory is not None:  # it stays as much longer or shorter than x
+        if memory is not None:  # keep the difference between its length and that of x
             keys = max(1, length + memory.shape[1] - rows)
             memory = rng.standard_normal((example_count, keys, memory.shape[2])) * scale
         yield replace(case, given=replace(case.given, x=x, memory=memory))
@@ -280,7 +280,8 @@ def format_array(array: Array, with_shape: bool) -> str:
 def compare_stages(case: Case, answer: Answer, change: Change | None, digits: int) -> tuple[Stage, ...]:
     """Return the stages of a case up to the output, with actual and expected values.
 
-    Only the output of a function is known. Its other stages are computed with the mistake, if `change` explains it.
+    Only the output of a function is known. The other stages are computed with the mistake `change`, if it explains the
+    output.
     """
     right, actual = expected(case), find_actual_stages(case, answer, change, digits)
     repeated = [name for name, previous in PRECEDING.items() if np.array_equal(right[previous], right[name])]
