@@ -361,7 +361,7 @@ class Call:
         values = {role: neutral.value(role, name) for role, name in names.items()}
         unknown = next((names[role] for role, value in values.items() if value is ...), "")
         if unknown:
-            raise UncalledError(f"the call needs `{unknown}`, for which no neutral value is known")
+            raise UncalledError(f"the call needs `{unknown}`, and no value is known that changes nothing")
         return values
 
     def list_switches(self) -> list[str]:

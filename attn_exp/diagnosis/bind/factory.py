@@ -1,4 +1,4 @@
-"""Bind factories (functions that return a callable and example inputs), and draft one for targets that need it.
+"""Bind factories (functions that return a callable and example inputs), and draft a factory for a target.
 
     def make():
         return layer, {"x": torch.randn(2, 5, 24)}, {"heads": 4}
@@ -62,7 +62,7 @@ AXES: dict[str, dict[int, tuple[str, ...]]] = {
 OPTIONS = ("layout", "mask", "weights", "heads")
 """The keys of the options that a factory may return."""
 FILLS: dict[str, float | bool] = {"attends": True, "hides": False, "added": 0.0}
-"""What True means in a mask, or "added" for additive masks; each with the value that hides nothing."""
+"""The meanings of True in a mask ("added": the mask is additive), each with the mask value that hides nothing."""
 EXAMPLES = {
     "torch": ("import torch", "torch.randn({shape}, dtype=torch.float64)"),
     "jax": ("import jax", "jax.random.normal(jax.random.PRNGKey({seed}), ({shape}))"),

@@ -443,7 +443,7 @@ def answer_if_offered(caller: Caller, case: Case) -> Answer:
         return answer_with_shared_heads(caller, case)
     usual = caller.masking.axes
     if usual not in AXES:
-        return Answer(None, error=f"its mask is [{usual}]")
+        return Answer(None, error=f"its mask has the axes [{usual}]")
     answers = list[Answer]()
     for axes in ("t s", "b 1 t s", "b t s") if usual == "t s" else (usual,):
         answer = answer_of_right_shape(replace(caller, masking=replace(caller.masking, axes=axes)), case)

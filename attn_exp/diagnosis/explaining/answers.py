@@ -459,9 +459,9 @@ def locate_by_cases(wrong_questions: set[str], seen: Seen) -> Located:
     if wrong_questions <= {*ABOUT_MASKS, *INDIVIDUAL_MASKS}:
         return Located("masked")
     if EQUAL in wrong_questions:
-        return Located("", f". With {EQUAL} outputs are wrong too: look at masks, softmax, and how heads are combined")
+        return Located("", f". With {EQUAL}, outputs are wrong too: look at masks, softmax, and how heads are combined")
     if any(
         case.question == EQUAL and expected(case)["v"].any() for case, _ in seen
     ):  # zero values would hide the weights
-        return Located("logits", f". With {EQUAL} outputs are right, so look at the logits")
+        return Located("logits", f". With {EQUAL}, outputs are right, so look at the logits")
     return Located()
