@@ -170,22 +170,22 @@ def read_call_arguments(runner: Runner, name: str, with_memory: bool) -> Argumen
 
 
 def find_sizes(
-    runner: Runner, plan: BuildPlan, sizes: Sizes | None, request: Request, *, takes_heads: bool
+    runner: Runner, plan: BuildPlan, planned: Sizes | None, request: Request, *, takes_heads: bool
 ) -> dict[str, int]:  # fmt: skip
-    """Return the sizes of a layer by letter: those that it was built with, and those in its attributes.
+    """Return the sizes of a layer by letter, from those planned for its construction and those in its attributes.
 
     The number of heads is left out if neither its constructor nor its attributes mention it.
     """
     found = sizes_of_layer(runner.target, fill_arguments(plan))
     widths = widths_of_weights(runner.target)
     # a PyTorch class may choose its own width; its weights then have another width than planned
-    is_as_planned = sizes is not None and (plan.kind != "torch" or not widths or sizes.m in widths)
-    if sizes is None:  # an object that the user built
+    is_as_planned = planned is not None and (plan.kind != "torch" or not widths or planned.m in widths)
+    if planned is None:  # an object that the user built
         found = {"h": 4, "d": 8, **found} if takes_heads else found
-    elif "h" in found or "h" in sizes.fixed or takes_heads:
-        found = {"d": sizes.d, "g": sizes.g, **found, "h": sizes.h}
+    elif "h" in found or "h" in planned.fixed or takes_heads:
+        found = {"d": planned.d, "g": planned.g, **found, "h": planned.h}
     found |= {"h": request.head} if request.head else {}
-    width = sizes.m if is_as_planned and sizes is not None else next(iter(widths), None) or found.get("m")
+    width = planned.m if is_as_planned and planned is not None else next(iter(widths), None) or found.get("m")
     found["m"] = width or found.get("h", 4) * found.get("d", 6)
     if "h" in found:
         found = {"d": max(1, found["m"] // found["h"]), "g": found["h"], **found}
@@ -195,7 +195,7 @@ def find_sizes(
 def fill_arguments(plan: BuildPlan) -> dict[str, Any]:
     """Return the constructor's defaults together with the planned arguments; for an object, an empty dict."""
     parameters = every_parameter(plan.owner, "") if plan.is_class else []
-    return {**{one.name: one.default for one in parameters}, **plan.arguments}
+    return {**{parameter.name: parameter.default for parameter in parameters}, **plan.arguments}
 
 
 def list_attempts(runner: Runner, plan: BuildPlan, arguments: Arguments) -> list[Attempt]:

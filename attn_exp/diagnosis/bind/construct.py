@@ -76,20 +76,22 @@ def constructor_arguments(owner: Any, sizes: Sizes, library: str, *, of_config: 
     Raises:
         UncalledError: the meaning of a required argument is not known.
     """
-    parameters = [one for one in every_parameter(owner, owner.__name__) if not is_starred(one)]
-    siblings = [one.name for one in parameters]
+    parameters = [parameter for parameter in every_parameter(owner, owner.__name__) if not is_starred(parameter)]
+    siblings = [parameter.name for parameter in parameters]
     # parameters whose default None the code does not accept
     asserted = re.findall(r"\bassert (\w+) is not None", source_of(owner)) if sizes.guesses else []
     chosen: dict[str, Any] = {}
-    for one in parameters:
-        is_random_key = library == "jax" and one.default is None and plain(one.name) in RANDOM_KEYS
-        if is_required(one) or one.name in asserted or is_random_key:
-            chosen[one.name] = fill_required(one, owner, sizes, siblings, library)
+    for parameter in parameters:
+        is_random_key = library == "jax" and parameter.default is None and plain(parameter.name) in RANDOM_KEYS
+        if is_required(parameter) or parameter.name in asserted or is_random_key:
+            chosen[parameter.name] = fill_required(parameter, owner, sizes, siblings, library)
         else:
-            chosen[one.name] = replace_default(one, sizes, siblings)
-        if of_config and is_required(one) and chosen[one.name] is ...:
-            chosen[one.name] = make_placeholder(str(one.annotation))
-    missing = [f"`{one.name}`" for one in parameters if is_required(one) and chosen[one.name] is ...]
+            chosen[parameter.name] = replace_default(parameter, sizes, siblings)
+        if of_config and is_required(parameter) and chosen[parameter.name] is ...:
+            chosen[parameter.name] = make_placeholder(str(parameter.annotation))
+    missing = [
+        f"`{parameter.name}`" for parameter in parameters if is_required(parameter) and chosen[parameter.name] is ...
+    ]
     if missing:
         raise UncalledError(f"{owner.__name__} could not be built: needs {', '.join(missing)}, {UNKNOWN}")
     if "w_init" in chosen and "haiku" in sys.modules:
@@ -162,11 +164,13 @@ def list_attentions(owner: Any) -> list[Any]:
 
     Classes that need another attention class as an argument are left out.
     """
-    classes = [one for name, one in get_namespace(owner).items() if "att" in plain(name) and inspect.isclass(one)
-               and one.__module__ == owner.__module__]  # fmt: skip
-    complete = [one for one in classes if not any("att" in plain(each.name) for each in
-                every_parameter(one, one.__name__) if is_required(each))]  # fmt: skip
-    return sorted(complete, key=lambda one: not re.search("Full|Dot|Scaled", one.__name__))
+    classes = [attention for name, attention in get_namespace(owner).items()
+               if "att" in plain(name) and inspect.isclass(attention)
+               and attention.__module__ == owner.__module__]  # fmt: skip
+    complete = [attention for attention in classes
+                if not any(is_required(parameter) and "att" in plain(parameter.name)
+                           for parameter in every_parameter(attention, attention.__name__))]  # fmt: skip
+    return sorted(complete, key=lambda attention: not re.search("Full|Dot|Scaled", attention.__name__))
 
 
 def get_namespace(owner: Any) -> dict[str, Any]:
@@ -197,11 +201,13 @@ def build_configuration(annotated: Any, name: str, owner: Any, sizes: Sizes) -> 
 
 def find_configuration_class(owner: Any) -> Any:
     """Return `BertConfig` for `BertSelfAttention`, or else the first configuration class defined in the same module."""
-    classes = [one for name, one in get_namespace(owner).items() if inspect.isclass(one)
+    classes = [candidate for name, candidate in get_namespace(owner).items() if inspect.isclass(candidate)
                and CONFIG.match(plain(name)) and name != owner.__name__]  # fmt: skip
-    namesakes = [one for one in classes if owner.__name__.startswith(re.split("Config|Args", one.__name__)[0])]
-    in_module = (one for one in classes if one.__module__ == owner.__module__)
-    return max(namesakes, key=lambda one: len(one.__name__), default=None) or next(in_module, None)
+    namesakes = [
+        candidate for candidate in classes if owner.__name__.startswith(re.split("Config|Args", candidate.__name__)[0])
+    ]
+    in_module = (candidate for candidate in classes if candidate.__module__ == owner.__module__)
+    return max(namesakes, key=lambda candidate: len(candidate.__name__), default=None) or next(in_module, None)
 
 
 def build(owner: Any, arguments: Mapping[str, Any], seed: int) -> Any:
@@ -210,8 +216,8 @@ def build(owner: Any, arguments: Mapping[str, Any], seed: int) -> Any:
     Raises:
         UncalledError: the constructor raised an error.
     """
-    positional = [one.name for one in every_parameter(owner, owner.__name__)
-                  if one.kind is one.POSITIONAL_ONLY and one.name in arguments]  # fmt: skip
+    positional = [parameter.name for parameter in every_parameter(owner, owner.__name__)
+                  if parameter.kind is parameter.POSITIONAL_ONLY and parameter.name in arguments]  # fmt: skip
     keywords = {name: value for name, value in arguments.items() if name not in positional}
     with fix_seed(seed):
         return run_foreign(

@@ -75,7 +75,10 @@ def is_factory(function: Any) -> bool:
     """Return whether a target is a factory: a plain function without required parameters."""
     if not inspect.isfunction(function) or "." in function.__qualname__.rpartition("<locals>.")[2]:
         return False
-    return not any(is_required(one) or one.kind is one.VAR_POSITIONAL for one in every_parameter(function, ""))
+    return not any(
+        is_required(parameter) or parameter.kind is parameter.VAR_POSITIONAL
+        for parameter in every_parameter(function, "")
+    )
 
 
 def bind_factory(factory: OwnFunction) -> Layer:
@@ -129,8 +132,8 @@ def list_parameters(function: Any, given: Sequence[Any] | Mapping[str, Any]) -> 
         parameters = every_parameter(inner, "")
     except UserError:
         return []
-    takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters)
-    if isinstance(given, Mapping) and takes_any and not set(given) & {one.name for one in parameters}:
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+    if isinstance(given, Mapping) and takes_any and not set(given) & {parameter.name for parameter in parameters}:
         return [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in given]
     return parameters
 
@@ -228,7 +231,9 @@ def choose_layout(
     layouts = usual.get(len(shape), [""])
     if "btm" in layouts and shape[0] in lengths and shape[1] not in lengths:
         return "tbm"
-    fitting = [one for one in layouts if any(shape[one.find(letter)] in widths for letter in "mc" if letter in one)]
+    fitting = [
+        layout for layout in layouts if any(shape[layout.find(letter)] in widths for letter in "mc" if letter in layout)
+    ]
     return next(iter(fitting), "bhwc" if "bhwc" in layouts and shape[1] == shape[2] else layouts[0])
 
 
@@ -242,15 +247,15 @@ def make_layer(
         UncalledError: the call raised an error.
     """
     owner = owner_in(function)
-    first = next(iter(inputs.values()))
+    first_input = next(iter(inputs.values()))
     layer_library = library_of_kind(kind_of(function), function) if kind_of(function) != "plain" else ""
-    library_name, dtype = layer_library or library_of(first), str(first.dtype).removeprefix("torch.")
+    library_name, dtype = layer_library or library_of(first_input), str(first_input.dtype).removeprefix("torch.")
     backend = load_library(library_name)
     passes_names = fixed or all(role in arguments.arrays for role in inputs)
     keyword, polarity = read_mask_option(factory, options.get("mask"))
     mask_roles = {name: role for role, name in arguments.keywords.items() if role in MASKS and role != "memory_mask"}
-    option = {mask_roles.get(keyword, "mask"): keyword} if keyword else {}
-    names = {**arguments.keywords, **option, **arguments.arrays}
+    named_mask = {mask_roles.get(keyword, "mask"): keyword} if keyword else {}
+    names = {**arguments.keywords, **named_mask, **arguments.arrays}
 
     def convert(array: Array) -> Any:
         return backend.into(np.asarray(array), dtype)
@@ -288,10 +293,11 @@ def make_layer(
                     and not side_of_name(name).startswith("W")]  # fmt: skip
     return Layer(
         factory.name, library_name, owner, axes, sizes,
-        keep_layout(call, output, next(iter(axes.values())), tuple(first.shape)), convert, keywords, arguments.defaults,
+        keep_layout(call, output, next(iter(axes.values())), tuple(first_input.shape)), convert, keywords,
+        arguments.defaults,
         constructor_call=f"{factory.name}()", unknown=tuple(unknown), fixed=tuple(other_arrays), mask_true=polarity,
         lengths={letter: size for letter, size in lengths.items() if letter in ("bhtsw" if "w" in lengths else "bts")},
-        weights={side: backend.back(one) for side, one in (options.get("weights") or {}).items()}
+        weights={side: backend.back(matrix) for side, matrix in (options.get("weights") or {}).items()}
         or find_weights(fixed, backend),
         is_fixed="w" in lengths or tokens in counts or any(tokens in getattr(part, "shape", ()) for part in parts),
         widths={role: found[letter] for role, found in axis_sizes.items() for letter in "mc" if letter in found},
@@ -351,12 +357,16 @@ def describe_factory(target: OwnFunction, layer_error: str) -> str:
     owner, kind = target.function, kind_of(target.function)
     module = Path(target.file).stem if target.file else getattr(owner, "__module__", "...")
     method = owner if inspect.isroutine(owner) else find_method(owner, kind)
-    parameters = [one for one in every_parameter(method, "") if one.name != "self"] if method else []
+    parameters = [parameter for parameter in every_parameter(method, "") if parameter.name != "self"] if method else []
     arrays = read_arguments(parameters).arrays or {"x": "x"}
     given = ", ".join(
         [
             *(f"{name}={role}" for role, name in arrays.items()),
-            *(f"{one.name}=..." for one in parameters if is_required(one) and one.name not in arrays.values()),
+            *(
+                f"{parameter.name}=..."
+                for parameter in parameters
+                if is_required(parameter) and parameter.name not in arrays.values()
+            ),
         ]
     )
     constructor = f"target{draft_arguments(owner) if inspect.isclass(owner) else ''}"
@@ -405,9 +415,17 @@ def find_method(owner: Any, kind: str) -> Any:
 
 def draft_arguments(owner: Any) -> str:
     """Return constructor arguments for the draft, with `...` for required ones of unknown meaning."""
-    parameters = [one for one in every_parameter(owner, owner.__name__) if not is_starred(one)]
-    names, sizes = [one.name for one in parameters], Sizes(4, 6, 24, 4)
-    values = {one.name: value_of(one.name, sizes, names) if is_required(one) else replace_default(one, sizes, names)
-              for one in parameters}  # fmt: skip
-    arguments = {one.name: values[one.name] for one in parameters if is_required(one) or values[one.name] is not ...}
+    parameters = [parameter for parameter in every_parameter(owner, owner.__name__) if not is_starred(parameter)]
+    names, sizes = [parameter.name for parameter in parameters], Sizes(4, 6, 24, 4)
+    values = {
+        parameter.name: value_of(parameter.name, sizes, names)
+        if is_required(parameter)
+        else replace_default(parameter, sizes, names)
+        for parameter in parameters
+    }
+    arguments = {
+        parameter.name: values[parameter.name]
+        for parameter in parameters
+        if is_required(parameter) or values[parameter.name] is not ...
+    }
     return call_text("", arguments).replace("ellipsis(...)", "...")

@@ -170,7 +170,11 @@ def plan_build(owner: Any, method: str, sizes: Sizes | None, seed: int) -> Build
     name = library_of_kind(kind, owner)
     is_class = inspect.isclass(owner)
     arguments = constructor_arguments(owner, sizes, name) if is_class and sizes is not None else {}
-    if is_class and kind == "keras" and any(one.kind is one.VAR_KEYWORD for one in every_parameter(owner, "")):
+    if (
+        is_class
+        and kind == "keras"
+        and any(parameter.kind is parameter.VAR_KEYWORD for parameter in every_parameter(owner, ""))
+    ):
         arguments["dtype"] = load_library(name).widest
     return BuildPlan(kind, name, owner, arguments, is_class, method, seed)
 
@@ -339,7 +343,7 @@ def run_haiku(plan: BuildPlan) -> Runner:
 def has_parameters(target: Any) -> bool:
     """Return whether a callable has parameters, or arrays or objects that may be parameters."""
     if isinstance(target, partial):  # of JAX: `partial(module.apply, variables)`
-        return any(isinstance(one, Mapping) for one in target.args)
+        return any(isinstance(argument, Mapping) for argument in target.args)
     if inspect.isroutine(getattr(target, "__dict__", {}).get("__wrapped__", target)):
         return False
     values = target.parameters() if kind_of(target) == "torch" else getattr(target, "__dict__", {}).values()
@@ -371,9 +375,10 @@ def widths_of_weights(target: Any) -> list[int]:
     if kind_of(target) == "torch":  # nn.Linear stores weights as [out in]
         if any(map(sys.modules["torch"].nn.parameter.is_lazy, target.parameters())):
             return []
-        linear = [int(one.weight.shape[1]) for one in target.modules() if getattr(one, "weight", None) is not None
-                  and (hasattr(one, "in_features") or getattr(one, "original_name", "") == "Linear")]  # fmt: skip
-        return linear or [size for one in target.parameters() if one.ndim > 1 for size in one.shape]
+        linear = [int(module.weight.shape[1]) for module in target.modules()
+                  if getattr(module, "weight", None) is not None
+                  and (hasattr(module, "in_features") or getattr(module, "original_name", "") == "Linear")]  # fmt: skip
+        return linear or [size for parameter in target.parameters() if parameter.ndim > 1 for size in parameter.shape]
     return [int(value.shape[0]) for value in getattr(target, "__dict__", {}).values()
             if getattr(value, "ndim", 0) == 2][:1]  # fmt: skip
 

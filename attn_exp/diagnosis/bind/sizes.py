@@ -172,7 +172,7 @@ def sizes_to_try(owner: Any, request: Request, drops: bool) -> list[Sizes]:
     Head sizes 8 and 16 replace 6 and 8 if the class rotates queries and keys, or if there are 6 heads: the number of
     heads and the head size must differ. A head size that the user or the file sets replaces both.
     """
-    defaults = {find_kind(one.name): one.default for one in every_parameter(owner, owner.__name__)}
+    defaults = {find_kind(parameter.name): parameter.default for parameter in every_parameter(owner, owner.__name__)}
     constants = {letter: size for letter, size in sizes_of_file(owner).items() if letter not in defaults}
     requested = {"h": request.head, "d": request.size, "g": request.kv_head}
     fixed = frozenset({*constants, *(letter for letter, size in requested.items() if size)})

@@ -161,9 +161,9 @@ def read_signature(function: Any, name: str, request: Request) -> Iterator[Bound
         if missing:
             raise UncalledError(f"{name} needs {', '.join(missing)}, whose meaning is not known")
         levels = 8 if "rotary" in neutral.values() else 4  # the number of table layouts
-        counts = WINDOWS if "window" in passed and is_required(passed["window"]) else (None,)
+        window_counts = WINDOWS if "window" in passed and is_required(passed["window"]) else (None,)
         for level in range(levels) if set(neutral.values()) & set(ROTARY) else (0,):
-            yield from (bind(replace(adapter, level=level), passed, counted) for counted in counts)
+            yield from (bind(replace(adapter, level=level), passed, window_count) for window_count in window_counts)
 
 
 def bind(

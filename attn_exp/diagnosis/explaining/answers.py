@@ -274,11 +274,16 @@ class Answers:
         # in this order: a common fill, one mask mistake, an inverted mask with that fill or with another mistake
         fewest = min(len(base.names) for base in bases)
         likeliest = sorted((base for base in bases if len(base.names) == fewest), key=rank)[:MAX_BASES]
-        mask_mistakes = [one for one in self.single_mistakes if mistakes.mistake(one.names[0]).group == "masks"]
-        inversions = [one for one in mask_mistakes if one.names == (INVERTED,)]
+        mask_mistakes = [
+            candidate for candidate in self.single_mistakes if mistakes.mistake(candidate.names[0]).group == "masks"
+        ]
+        inversions = [candidate for candidate in mask_mistakes if candidate.names == (INVERTED,)]
         filled = [combine((inversion, LARGE_FILL)) for inversion in inversions]
         with_another = [
-            combine((inversion, one)) for inversion in inversions for one in mask_mistakes if one != inversion
+            combine((inversion, candidate))
+            for inversion in inversions
+            for candidate in mask_mistakes
+            if candidate != inversion
         ]
         for additions in ([LARGE_FILL], mask_mistakes, filled, with_another):
             combined = [combine((base, addition)) for base in likeliest for addition in additions]
@@ -311,7 +316,9 @@ class Answers:
 
     def find_dropped_tail(self) -> Explained | None:
         """Return "tail_dropped" if the function ignores the last key or query, or those after the last whole block."""
-        outputs = [(case, one.output) for case, one in self.seen if case.question != LARGE and one.output is not None]
+        outputs = [
+            (case, answer.output) for case, answer in self.seen if case.question != LARGE and answer.output is not None
+        ]
         outputs.sort(key=lambda pair: pair[1].size)  # if no count fits the smallest case, skip the others
         for count in (count_keys, count_queries):
             fits_smallest = bool(outputs) and count(*outputs[0], self.digits)[1] >= 0
