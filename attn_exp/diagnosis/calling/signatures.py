@@ -251,21 +251,22 @@ def arrays_of_layer(inputs: Sequence[str], sides: Mapping[str, str], biases: Map
     if "W" in sides and "W_o" not in sides:
         matrices[sides["W"]] = ("W_o",)
     biased = {bias: matrices[matrix] for bias, matrix in biases.items() if matrix in matrices}
-    parts = matrices | {bias: tuple(role.replace("W", "b") for role in roles) for bias, roles in biased.items()}
+    # the roles of the matrices or biases that each argument contains
+    contents = matrices | {bias: tuple(role.replace("W", "b") for role in roles) for bias, roles in biased.items()}
     memory = ("memory",) if inputs[1:] else ()
-    roles = ("x", *memory, *(role for several in parts.values() for role in several))
-    rows = {inputs[0]: "x"} | dict.fromkeys(inputs[1:], lambda known, setup: known.get("memory", known["x"]))
-    plain = {name: several[0] if len(several) == 1 else partial(concatenate_columns, several)
-             for name, several in parts.items()}  # fmt: skip
-    yield Arrays({**rows, **plain}, roles)
+    all_roles = ("x", *memory, *(role for roles in contents.values() for role in roles))
+    tokens = {inputs[0]: "x"} | dict.fromkeys(inputs[1:], lambda known, setup: known.get("memory", known["x"]))
+    plain = {name: roles[0] if len(roles) == 1 else partial(concatenate_columns, roles)
+             for name, roles in contents.items()}  # fmt: skip
+    yield Arrays({**tokens, **plain}, all_roles)
     if "W_qkv" in sides:
         by_head = {
-            name: partial(concatenate_columns, several, by_head=len(several) > 1) for name, several in parts.items()
+            name: partial(concatenate_columns, roles, by_head=len(roles) > 1) for name, roles in contents.items()
         }
-        yield Arrays({**rows, **by_head}, roles, "q, k and v of each head side by side", only_if_right=True)
-    if "W_o" in roles:
-        transposed = {name: partial(concatenate_columns, several, transpose=True) for name, several in parts.items()}
-        yield Arrays({**rows, **transposed}, roles, "matrices [out in]")
+        yield Arrays({**tokens, **by_head}, all_roles, "q, k and v of each head side by side", only_if_right=True)
+    if "W_o" in all_roles:
+        transposed = {name: partial(concatenate_columns, roles, transpose=True) for name, roles in contents.items()}
+        yield Arrays({**tokens, **transposed}, all_roles, "matrices [out in]")
 
 
 def concatenate_columns(
