@@ -1,7 +1,8 @@
 """Explain wrong outputs by the mistakes that reproduce them, or else by the first stage that differs.
 
 `Answers` tries `EXPLANATIONS` on the answers of a function, one after the other: a mistake explains the answers if
-attention with this mistake gives all of them. If no mistake does, `locate` says where to look.
+attention with this mistake gives all of them. If no mistake does, `locate` says where to look. A *candidate* is one
+mistake, or several together, that may explain the answers.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ UNEXPLAINED = "no known mistake explains it"
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """The answers of a function, some of which are wrong, and how to get more of them.
+    """The right and wrong answers of a function, and calls that get more of them.
 
     - `seen`: the cases with their answers, wrong ones first. An explanation must not contradict any of them.
     - `digits`: the bits to which answers are compared: those of the function's dtype, or fewer (see `views`).
