@@ -69,7 +69,7 @@ SHOWN: list[tuple[Callable[..., Any], str, str, str]] = [
      "v changed, but the answer did not"),
     (refuse_other_orders, "odd strides, read-only inputs", "remark", "ValueError: expected C order"),
     (drop_an_axis, "examples independent", "broken",
-     "example 1 alone gives other axes: shape [6, 9, 8], expected [1, 6, 9, 8]"),
+     "example 1 alone gives different axes: shape [6, 9, 8], expected [1, 6, 9, 8]"),
     (leak, "another mask, another answer", "held", ""), (leak, "NaN behind a mask", "remark", "it reaches the answer"),
     (leak, "rows without keys", "held", "the mean of all values"), (divide, "rows without keys", "remark", "NaN"),
     (narrow_its_mask, "inputs unchanged", "broken", "it changed mask"),

@@ -135,7 +135,7 @@ def test_layout_heads_and_library_of_a_factory_are_used(left: int | None, words:
 
     verdict = attn_exp.check(make, *words, quick=True)
     assert (verdict.outcome, verdict.right_under) == ("right", under), verdict
-    assert ("to have the width checked" in verdict.computes) is bool(under)
+    assert ("to have it checked" in verdict.computes) is bool(under)
 
 
 def test_a_width_that_was_told_is_not_replaced() -> None:

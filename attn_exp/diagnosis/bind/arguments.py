@@ -1,8 +1,8 @@
 """Infer the roles of a layer's arguments from their names, and provide neutral values for required ones.
 
 `read_arguments` turns a signature into `Arguments`: in `forward(self, hidden, attention_mask=None, foo=1)`, `hidden` is
-the array `x`, `attention_mask` is the keyword `mask`, and `foo` is unknown. `Neutral` computes values that change
-nothing, such as masks that hide nothing and rotary tables with angles of 0.
+the array `x`, `attention_mask` is the keyword `mask`, and `foo` is unknown. `Neutral` computes neutral values. These
+change nothing: a mask hides nothing, and a rotary table has angles of 0.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ training: training train istraining isdropout istrain enabledropout trainmode
 deterministic: deterministic inference evaluate
 decode: decode
 random: rng dropoutrng prngkey rngs dropoutkey
-""") | {"room": NAMES["room"]}
-"""Roles of arguments beyond those in `asking.names`, with common names for each."""
+""") | {"max_tokens": NAMES["max_tokens"]}
+"""Roles of arguments in addition to those in `asking.names`, with common names for each."""
 ROLE_OF = {name: role for role, names in ROLE_NAMES.items() for name in names}
 ARRAYS = ("q", "k", "v", "x", "memory")
 """Roles of the input arrays."""
 MASKS = ("mask", "padding", "query_padding", "memory_mask", "lengths")
 """Roles of the arguments that hide tokens."""
 MASK_ARRAYS = (*MASKS, "added")
-"""Roles for which `Neutral.mask` makes an array; `added` is a bias of the scores."""
+"""Roles for which `Neutral.mask` makes an array; `added` is a bias that is added to the scores."""
 ROTARY = ("rotary", "complex", "cos", "sin")
 """Roles of rotary tables: cosines and sines in one argument, complex numbers, or one argument for each."""
 OFFSET = "position of the first token"
@@ -78,9 +78,9 @@ class Arguments:
         arrays: the names of the arrays that every call passes, by role.
         keywords: the names of the other arguments whose roles are known, by role.
         required: the roles of keywords without a default.
-        unknown: the arguments of unknown meaning that may be left out, or that are in `fixed`.
-        missing: the required arguments of unknown meaning.
-        fixed: False or None for required arguments of unknown meaning whose annotation allows it.
+        unknown: the arguments of unknown meaning that a call can do without: optional ones, and those in `fixed`.
+        missing: the other arguments of unknown meaning, for which no value is known.
+        fixed: required arguments of unknown meaning that get None or False, because their annotation allows it.
     """
 
     parameters: Mapping[str, inspect.Parameter]
@@ -101,21 +101,21 @@ class Arguments:
 def read_arguments(parameters: Sequence[inspect.Parameter]) -> Arguments:
     """Assign roles to a call's arguments.
 
-    An argument is unknown if it has no role, or if another argument already has its role. An optional memory counts as
-    a keyword, and so do optional keys and values next to `x`. If no argument is q or x, a required one becomes x.
+    An argument is unknown if it has no role, or if another argument already has its role. An optional memory is a
+    keyword. Optional keys and values next to `x` are keywords too. If no argument is q or x, a required one becomes x.
     """
     named = {parameter.name: parameter for parameter in parameters if not is_starred(parameter)}
     required = [name for name, parameter in named.items() if parameter.default is parameter.empty]
     by_role: dict[str, str] = {}
     unknown = list[str]()
-    for name in sorted(named, key=lambda name: name not in required):  # required arguments choose first
+    for name in sorted(named, key=lambda name: name not in required):  # required arguments take roles first
         role = role_of_parameter(named[name])
         is_first = role and by_role.setdefault(role, name) == name
         unknown += [] if is_first or role in ("training", "deterministic", "random", "return_weights") else [name]
     if not {"q", "x"} & by_role.keys() and required:
         x = next((name for name in required if name in unknown), required[0])
         by_role = {**{role: name for role, name in by_role.items() if name != x}, "x": x}
-    if not {"mask", "padding"} & by_role.keys():  # -inf in a bias hides keys as a mask does
+    if not {"mask", "padding"} & by_role.keys():  # then a bias of the scores takes the masks, as -inf
         by_role = {"mask" if role == "added" else role: name for role, name in by_role.items()}
     unknown = [name for name in unknown if name != by_role.get("x")]
     arrays = choose_arrays(by_role, required)
@@ -151,9 +151,10 @@ def choose_arrays(by_role: Mapping[str, str], required: Sequence[str]) -> dict[s
 
 
 def find_memory(arguments: Arguments, source: str) -> Arguments:
-    """Treat the only required argument of unknown meaning as memory if the layer projects it: `self.to_kv(media)`.
+    """Treat the only required argument of unknown meaning as the memory, if the layer projects it: `self.to_kv(media)`.
 
-    If the second input is projected to queries, as in `self.q_layer(y)`, it is x, and the first is the memory.
+    If the layer projects its second argument to queries, as in `self.q_layer(y)`, the second is x and the first is the
+    memory.
     """
     names = [*arguments.arrays.values(), *arguments.missing]
     is_pair = len(names) == 2 and {"x"} <= {*arguments.arrays} <= {"x", "memory"}
@@ -175,8 +176,8 @@ class Neutral:
         lengths: the batch size b and the numbers of queries t and keys s of the call, and OFFSET.
         sizes: the sizes of the layer, as in `Layer.sizes`.
         source: the source code of the layer, which shows how it uses a mask.
-        request: the requested positions, which set the angles of rotary tables, and whether causality is requested.
-        level: which mask shape, mask polarity and rotary layout to use; at level 0, masks are None.
+        request: says whether a causal mask is requested, and which positions, for the angles of rotary tables.
+        level: selects a mask shape, a mask polarity and a rotary layout; at level 0, masks are None.
     """
 
     lengths: Mapping[str, int]
@@ -196,7 +197,7 @@ class Neutral:
             **TO_EVALUATE, "causal": self.request.is_causal, "heads": heads, "kv_heads": self.sizes.get("g", heads),
             "scale": self.sizes.get("d", 1) ** -0.5, "start": 0, "dropout": 0.0,
             "window": 2 * max(t, self.lengths["s"]) + 1,  # odd, and as wide as all tokens
-            "position_ids": np.broadcast_to(np.arange(t), (b, t)).copy(), "room": t,
+            "position_ids": np.broadcast_to(np.arange(t), (b, t)).copy(), "max_tokens": t,
             **dict.fromkeys(("return_weights", "use_cache"), False), **dict.fromkeys(("cache", "head_mask", "softcap")),
             "random": sys.modules["jax"].random.PRNGKey(0) if "jax" in sys.modules else None,
         }  # fmt: skip
@@ -217,10 +218,10 @@ class Neutral:
         return np.full(shape, not fill if is_inverted else fill)
 
     def rotary(self, role: str) -> Any:
-        """Return rotary tables in one common layout per level, with the requested angles, or 0 if none are requested.
+        """Return rotary tables in the layout of this level, with angles of 0 if no positions are requested.
 
-        Cosines and sines have one angle per dimension or per pair. A single argument for both takes two arrays, the
-        angles, or complex numbers (also as pairs of real numbers).
+        Tables have one angle per dimension or per pair of dimensions. A single argument for both cosines and sines may
+        expect two arrays, the angles, or complex numbers (also as pairs of real numbers).
         """
         size, tokens = (
             self.sizes.get("r") or self.sizes.get("d", 2),
@@ -247,7 +248,7 @@ class Neutral:
 
 
 def fill_of_mask(name: str, source: str) -> float | bool:
-    """Return the mask value that hides nothing, inferred from how the code uses this mask or, failing that, another."""
+    """Infer the mask value that hides nothing from how the code uses this mask or, failing that, any other mask."""
     for mask in (re.escape(name), r"(?!\w*(?:causal|tri))\w*mask"):
         use = rf"\b{mask}\b(\.\w+\([^()]*\))*"  # mask, or mask.unsqueeze(1)
         fills = (

@@ -1,7 +1,7 @@
 """Bind a class, object, method or factory to a `Layer` by trying a few calls that names and annotations suggest.
 
-`bind_layer` builds a class with several sizes until `bind_with` can call it. `list_attempts` gives the calls to try,
-and `try_call` makes one. The first call of `Attention(d_model=24, num_heads=4)` passes x `[b t m]` of shape (2, 5, 24).
+`bind_layer` builds a class with several sizes, until `bind_with` can call it. `list_attempts` lists the calls to try,
+and `try_call` tries one. The first call of `Attention(d_model=24, num_heads=4)` passes x `[b t m]` of shape (2, 5, 24).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from attn_exp.errors import UncalledError, UserError
 from attn_exp.own_code import OwnFunction, error_line, guard_process
 
 MOST_CALLS = 16
-"""Maximum number of calls of one layer without further optional arguments."""
+"""Maximum number of calls of one layer that pass only required arguments."""
 UNPACKED = re.compile(r"^\s*\(?((?:\*?\w+\s*,\s*)+\*?\w+)\s*\)?\s*=\s*(\w+)\.(?:shape|size\(\))\s*$", re.MULTILINE)
 """A line that unpacks the shape of an array into names: `b, t, c = x.shape`."""
 HEIGHT, WIDTH = "(?:h|hh|height|rows)", "(?:w|ww|width|columns)"
@@ -98,7 +98,7 @@ def bind_layer(target: OwnFunction, request: Request, *, with_memory: bool = Fal
 
 
 def find_owner(function: Any) -> tuple[Any, str]:
-    """Return the object or class to which a method belongs, and its name; for anything else, itself and ""."""
+    """Return the owner of a method (an object or a class) and the method's name; for anything else, itself and ""."""
     if inspect.ismethod(function):
         return function.__self__, function.__name__
     path = function.__qualname__.split(".")[:-1] if inspect.isfunction(function) else []
@@ -113,9 +113,9 @@ class Attempt:
 
     - `layout`: the layout of the inputs.
     - `square`: pass as many keys as queries.
-    - `level`: which mask shape and rotary layout to pass; 0 passes no optional arguments.
+    - `level`: which mask shape and rotary layout to pass, as in `Neutral`.
     - `wide`: convert arrays to the widest float type, not to float32.
-    - `more`: the roles of further optional arguments to pass.
+    - `more`: the roles of optional arguments to pass.
     - `tokens`: the number of tokens, if a layer of images needs a square or a cube; else 0.
     """
 
@@ -137,7 +137,7 @@ def bind_with(
     """
     runner = make_runner(plan)
     arguments = read_call_arguments(runner, target.name, with_memory)
-    takes_heads = runner.bare and "x" not in arguments.arrays  # packed in x, they show no heads
+    takes_heads = runner.is_parameter_free and "x" not in arguments.arrays  # an x of packed heads does not show them
     layer_sizes = find_sizes(runner, plan, sizes, request, takes_heads=takes_heads)
     first_error = ""
     for attempt in list_attempts(runner, plan, arguments):
@@ -172,22 +172,22 @@ def read_call_arguments(runner: Runner, name: str, with_memory: bool) -> Argumen
 
 
 def find_sizes(
-    runner: Runner, plan: BuildPlan, sizes: Sizes | None, request: Request, *, takes_heads: bool
+    runner: Runner, plan: BuildPlan, planned: Sizes | None, request: Request, *, takes_heads: bool
 ) -> dict[str, int]:  # fmt: skip
-    """Return the sizes that a layer was built with, completed from its attributes.
+    """Return the sizes of a layer by letter, from those planned for its construction and those in its attributes.
 
-    Heads are left out if neither its constructor nor its attributes mention them.
+    The number of heads is left out if neither its constructor nor its attributes mention it.
     """
     found = sizes_of_layer(runner.target, fill_arguments(plan))
     widths = widths_of_weights(runner.target)
-    # a PyTorch class may choose its width itself, which its weights then show
-    is_as_planned = sizes is not None and (plan.kind != "torch" or not widths or sizes.m in widths)
-    if sizes is None:  # an object that the user built
+    # a PyTorch class may choose its own width; its weights then have another width than planned
+    is_as_planned = planned is not None and (plan.kind != "torch" or not widths or planned.m in widths)
+    if planned is None:  # an object that the user built
         found = {"h": 4, "d": 8, **found} if takes_heads else found
-    elif "h" in found or "h" in sizes.fixed or takes_heads:
-        found = {"d": sizes.d, "g": sizes.g, **found, "h": sizes.h}
+    elif "h" in found or "h" in planned.fixed or takes_heads:
+        found = {"d": planned.d, "g": planned.g, **found, "h": planned.h}
     found |= {"h": request.head} if request.head else {}
-    width = sizes.m if is_as_planned and sizes is not None else next(iter(widths), None) or found.get("m")
+    width = planned.m if is_as_planned and planned is not None else next(iter(widths), None) or found.get("m")
     found["m"] = width or found.get("h", 4) * found.get("d", 6)
     if "h" in found:
         found = {"d": max(1, found["m"] // found["h"]), "g": found["h"], **found}
@@ -197,18 +197,18 @@ def find_sizes(
 def fill_arguments(plan: BuildPlan) -> dict[str, Any]:
     """Return the constructor's defaults together with the planned arguments; for an object, an empty dict."""
     parameters = every_parameter(plan.owner, "") if plan.is_class else []
-    return {**{one.name: one.default for one in parameters}, **plan.arguments}
+    return {**{parameter.name: parameter.default for parameter in parameters}, **plan.arguments}
 
 
 def list_attempts(runner: Runner, plan: BuildPlan, arguments: Arguments) -> list[Attempt]:
     """Return the calls to try, in this order.
 
-    If a mask is required, or there are rotary tables, each call is repeated with several levels (see `Attempt`).
-
     1. Each layout without optional arguments, first with different numbers of queries and keys, then with equal ones.
-    2. Each layout with a memory, a mask or a bias that the layer can do without.
+    2. Each layout with an optional memory, mask or bias.
     3. The first layout in float32, for PyTorch layers that create float32 arrays.
     4. The first layout with 64 tokens.
+
+    If a mask is required, or there are rotary tables, these calls are tried at several levels (see `Neutral`).
     """
     keywords, required = arguments.keywords, arguments.required
     levels = list(range(8)) if {*MASKS} & {*required} or {*ROTARY} & {*keywords} else [0]
@@ -224,7 +224,7 @@ def list_attempts(runner: Runner, plan: BuildPlan, arguments: Arguments) -> list
 
 
 def find_memory_roles(arguments: Arguments) -> list[str]:
-    """Return the roles of the optional arguments that take a cross-attention memory next to x."""
+    """Return the roles of the optional arguments that take the memory of cross-attention, next to x."""
     if "x" not in arguments.arrays:
         return []
     takes_both = {"k", "v"} <= arguments.keywords.keys()
@@ -244,10 +244,10 @@ def list_layouts(runner: Runner, plan: BuildPlan, arguments: Arguments) -> list[
     shapes = [re.sub(r"\s", "", axes).lower() for axes, name in unpacked if name in arguments.arrays.values()]
     matches = [next((layout for pattern, layout in LAYOUTS if pattern.fullmatch(shape)), "") for shape in shapes]
     likely = [layout for layout in matches if layout]
-    if runner.bare and "q" in arguments.arrays:
+    if runner.is_parameter_free and "q" in arguments.arrays:
         return list(dict.fromkeys([*(layout for layout in likely if "d" in layout), "bhtd", "btd", "bthd", "td"]))
-    # a layer with parameters takes tokens; shapes of heads in its code are those of later arrays
-    likely = [layout for layout in likely if "d" not in layout or runner.bare]
+    # a layer with parameters takes tokens; if its code unpacks shapes with heads, they belong to later arrays
+    likely = [layout for layout in likely if "d" not in layout or runner.is_parameter_free]
     if getattr(runner.target, "batch_first", True) is False:
         likely = ["tbm", *likely]
     elif plan.kind == "equinox":
@@ -319,7 +319,7 @@ def find_lengths(inputs: Mapping[str, Any], axes: Mapping[str, str]) -> dict[str
     for role, array in inputs.items():
         found = dict(zip(axes.get(role, ""), map(int, array.shape), strict=False))
         found |= {"t": found["h"] * found["w"]} if "w" in found else {}
-        found |= {"s": found.pop("t")} if "t" in found and role not in "qx" else {}  # tokens of keys
+        found |= {"s": found.pop("t")} if "t" in found and role not in "qx" else {}  # the tokens of keys
         lengths |= {letter: size for letter, size in found.items() if letter in ("bhtsw" if "w" in found else "bts")}
     return {"t": 1, "s": lengths.get("t", 1), **lengths}
 
@@ -353,7 +353,9 @@ class Call:
         return self.runner.run(*(by_name[name] for name in positional), **named)
 
     def neutral_values(self, inputs: Mapping[str, Any], offset: int = 0) -> dict[str, Any]:
-        """Return the values of the arguments that every call passes besides the inputs, by role.
+        """Return the values of the arguments that every call passes in addition to the inputs, by role.
+
+        Rotary tables start at position `offset`.
 
         Raises:
             UncalledError: an argument has no neutral value.
@@ -361,18 +363,18 @@ class Call:
         lengths, source, level = find_lengths(inputs, self.axes), source_inside(self.runner), self.attempt.level
         neutral = Neutral({**lengths, OFFSET: offset}, self.sizes, source, self.request, level)
         rotary = ROTARY if level or self.request.positions else ()
-        roles = {*self.arguments.required, *self.attempt.more, *rotary, *self.switches()}
+        roles = {*self.arguments.required, *self.attempt.more, *rotary, *self.list_switches()}
         names = {role: name for role, name in self.arguments.keywords.items() if role in roles and role != "memory"}
         values = {role: neutral.value(role, name) for role, name in names.items()}
         unknown = next((names[role] for role, value in values.items() if value is ...), "")
         if unknown:
-            raise UncalledError(f"the call needs `{unknown}`, for which no neutral value is known")
+            raise UncalledError(f"the call needs `{unknown}`, and no value is known that changes nothing")
         return values
 
-    def switches(self) -> list[str]:
-        """Return the roles of the switches to pass in evaluation.
+    def list_switches(self) -> list[str]:
+        """Return the roles of the switches that must be passed for evaluation.
 
-        A switch that the constructor has set is left out: Flax raises an error if it is set in both places.
+        A switch that the constructor has set is not passed: Flax raises an error if it is set in both places.
         """
         defaults = self.arguments.defaults
         evaluating = {**TO_EVALUATE, **({"dropout": 0.0} if type(defaults.get("dropout")) is float else {})}
@@ -381,7 +383,7 @@ class Call:
                 if getattr(self.runner.target, self.arguments.keywords[role], None) is not value]  # fmt: skip
 
     def describe_extras(self, inputs: Mapping[str, Any]) -> str:
-        """Return the arguments that every call passes besides the inputs, as shown to the user."""
+        """Return text about the arguments that every call passes in addition to the inputs."""
         texts = {"position_ids": "0, 1, 2, ..."} | dict.fromkeys(MASK_ARRAYS, "hides nothing")
         texts |= dict.fromkeys(ROTARY, "the angles of RoPE" if self.request.positions else "angles of 0")
         names, values = self.arguments.keywords, self.neutral_values(inputs)

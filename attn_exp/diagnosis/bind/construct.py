@@ -22,10 +22,10 @@ from attn_exp.diagnosis.asking.libraries import load_library as library_by_name
 from attn_exp.diagnosis.asking.names import every_parameter, is_required, is_starred, plain, side_of_name, source_of
 from attn_exp.diagnosis.bind.sizes import (
     CONFIG,
-    ROOM,
+    MAX_TOKENS,
     Sizes,
     fields_of,
-    letter_of,
+    find_kind,
     replace_default,
     value_of,
 )
@@ -39,7 +39,7 @@ RANDOM_KEYS = ("key", "rng", "rngs", "prngkey")
 
 
 class Bag(dict[str, Any]):
-    """A generic configuration that looks up attributes and keys in the table of sizes and records which were read."""
+    """A configuration that computes the value of any setting from its name, and records which settings were read."""
 
     def __init__(self, sizes: Sizes) -> None:
         super().__init__()
@@ -63,33 +63,35 @@ class Bag(dict[str, Any]):
         return True
 
     def get(self, name: str, default: Any = None) -> Any:
-        is_size = letter_of(name) in ("h", "g", "d", "m", "room", "dropout")
+        is_size = find_kind(name) in ("h", "g", "d", "m", "max_tokens", "dropout")
         return self[name] if name in self or is_size else default
 
 
 def constructor_arguments(owner: Any, sizes: Sizes, library: str, *, of_config: bool = False) -> dict[str, Any]:
     """Choose constructor arguments of a class by the names, annotations and defaults of the parameters.
 
-    In a configuration, a required field of unknown meaning gets some value of its type: it probably belongs to another
-    part of the model.
+    In a configuration (`of_config`), a required field of unknown meaning gets any value of its type, because it
+    probably belongs to another part of the model.
 
     Raises:
         UncalledError: the meaning of a required argument is not known.
     """
-    parameters = [one for one in every_parameter(owner, owner.__name__) if not is_starred(one)]
-    siblings = [one.name for one in parameters]
-    # parameters with the default None that the code does not accept
+    parameters = [parameter for parameter in every_parameter(owner, owner.__name__) if not is_starred(parameter)]
+    siblings = [parameter.name for parameter in parameters]
+    # parameters whose default None the code does not accept
     asserted = re.findall(r"\bassert (\w+) is not None", source_of(owner)) if sizes.guesses else []
     chosen: dict[str, Any] = {}
-    for one in parameters:
-        is_random_key = library == "jax" and one.default is None and plain(one.name) in RANDOM_KEYS
-        if is_required(one) or one.name in asserted or is_random_key:
-            chosen[one.name] = fill_required(one, owner, sizes, siblings, library)
+    for parameter in parameters:
+        is_random_key = library == "jax" and parameter.default is None and plain(parameter.name) in RANDOM_KEYS
+        if is_required(parameter) or parameter.name in asserted or is_random_key:
+            chosen[parameter.name] = fill_required(parameter, owner, sizes, siblings, library)
         else:
-            chosen[one.name] = replace_default(one, sizes, siblings)
-        if of_config and is_required(one) and chosen[one.name] is ...:
-            chosen[one.name] = make_placeholder(str(one.annotation))
-    missing = [f"`{one.name}`" for one in parameters if is_required(one) and chosen[one.name] is ...]
+            chosen[parameter.name] = replace_default(parameter, sizes, siblings)
+        if of_config and is_required(parameter) and chosen[parameter.name] is ...:
+            chosen[parameter.name] = make_placeholder(str(parameter.annotation))
+    missing = [
+        f"`{parameter.name}`" for parameter in parameters if is_required(parameter) and chosen[parameter.name] is ...
+    ]
     if missing:
         raise UncalledError(f"{owner.__name__} could not be built: needs {', '.join(missing)}, {UNKNOWN}")
     if "w_init" in chosen and "haiku" in sys.modules:
@@ -99,7 +101,7 @@ def constructor_arguments(owner: Any, sizes: Sizes, library: str, *, of_config: 
 
 def make_placeholder(annotation: str) -> Any:
     """Return the first option of a `Literal`, or an empty value of the annotated type."""
-    values = {"bool": False, "int": ROOM, "float": 0.0, "str": "", "list": [], "tuple": (), "dict": {}}
+    values = {"bool": False, "int": MAX_TOKENS, "float": 0.0, "str": "", "list": [], "tuple": (), "dict": {}}
     literal = re.search(r"Literal\[\s*(['\"]?)(\w+)\1", annotation)
     return literal[2] if literal else next((value for name, value in values.items() if name in annotation), None)
 
@@ -107,8 +109,8 @@ def make_placeholder(annotation: str) -> Any:
 def fill_required(parameter: inspect.Parameter, owner: Any, sizes: Sizes, siblings: Sequence[str], library: str) -> Any:
     """Return the value for a required parameter, or `...` if none is known.
 
-    The first of these that applies decides: the parameter is a height and a width, a configuration, a random key, a
-    size or another known setting, something to guess (see `guess_value`), a flag, or a random generator.
+    The first of these that fits is chosen: a height and a width, a configuration, a random key, a size or another known
+    setting, a guess (see `guess_value`), a flag, a random generator, or another guess (see `guess_option`).
     """
     name, word, annotation = parameter.name, plain(parameter.name), str(parameter.annotation).lower()
     annotated = find_annotated_class(parameter, owner)
@@ -119,7 +121,7 @@ def fill_required(parameter: inspect.Parameter, owner: Any, sizes: Sizes, siblin
     if library == "jax" and (word in RANDOM_KEYS or "key" in annotation):
         return sys.modules["flax.nnx"].Rngs(0) if word == "rngs" else sys.modules["jax"].random.PRNGKey(0)
     value = value_of(name, sizes, siblings)
-    if library == "torch" and "module" in annotation and letter_of(name) == "dropout":
+    if library == "torch" and "module" in annotation and find_kind(name) == "dropout":
         value = sys.modules["torch"].nn.Dropout(sizes.dropout)
     value = guess_value(parameter, owner, sizes, library) if value is ... else value
     if value is ... and ("bool" in annotation or word.endswith("mask")):
@@ -127,7 +129,7 @@ def fill_required(parameter: inspect.Parameter, owner: Any, sizes: Sizes, siblin
     if word in ("rng", "generator"):
         return np.random.default_rng(0)
     value = guess_option(parameter, owner, sizes) if value is ... and sizes.guesses else value
-    return ROOM if value is None and annotation == "int" else value
+    return MAX_TOKENS if value is None and annotation == "int" else value
 
 
 def guess_value(parameter: inspect.Parameter, owner: Any, sizes: Sizes, library_name: str) -> Any:
@@ -162,11 +164,13 @@ def list_attentions(owner: Any) -> list[Any]:
 
     Classes that need another attention class as an argument are left out.
     """
-    classes = [one for name, one in get_namespace(owner).items() if "att" in plain(name) and inspect.isclass(one)
-               and one.__module__ == owner.__module__]  # fmt: skip
-    complete = [one for one in classes if not any("att" in plain(each.name) for each in
-                every_parameter(one, one.__name__) if is_required(each))]  # fmt: skip
-    return sorted(complete, key=lambda one: not re.search("Full|Dot|Scaled", one.__name__))
+    classes = [attention for name, attention in get_namespace(owner).items()
+               if "att" in plain(name) and inspect.isclass(attention)
+               and attention.__module__ == owner.__module__]  # fmt: skip
+    complete = [attention for attention in classes
+                if not any(is_required(parameter) and "att" in plain(parameter.name)
+                           for parameter in every_parameter(attention, attention.__name__))]  # fmt: skip
+    return sorted(complete, key=lambda attention: not re.search("Full|Dot|Scaled", attention.__name__))
 
 
 def get_namespace(owner: Any) -> dict[str, Any]:
@@ -181,7 +185,7 @@ def find_annotated_class(parameter: inspect.Parameter, owner: Any) -> Any:
 
 
 def build_configuration(annotated: Any, name: str, owner: Any, sizes: Sizes) -> Any:
-    """Build the configuration of a class, with every field that its code reads as `name.field`."""
+    """Build the configuration object for a class; fields that its code reads as `name.field` are added if missing."""
     config_class = annotated or find_configuration_class(owner)
     if config_class in (None, dict, object, Mapping):
         return Bag(sizes)
@@ -197,11 +201,13 @@ def build_configuration(annotated: Any, name: str, owner: Any, sizes: Sizes) -> 
 
 def find_configuration_class(owner: Any) -> Any:
     """Return `BertConfig` for `BertSelfAttention`, or else the first configuration class defined in the same module."""
-    classes = [one for name, one in get_namespace(owner).items() if inspect.isclass(one)
+    classes = [candidate for name, candidate in get_namespace(owner).items() if inspect.isclass(candidate)
                and CONFIG.match(plain(name)) and name != owner.__name__]  # fmt: skip
-    namesakes = [one for one in classes if owner.__name__.startswith(re.split("Config|Args", one.__name__)[0])]
-    in_module = (one for one in classes if one.__module__ == owner.__module__)
-    return max(namesakes, key=lambda one: len(one.__name__), default=None) or next(in_module, None)
+    namesakes = [
+        candidate for candidate in classes if owner.__name__.startswith(re.split("Config|Args", candidate.__name__)[0])
+    ]
+    in_module = (candidate for candidate in classes if candidate.__module__ == owner.__module__)
+    return max(namesakes, key=lambda candidate: len(candidate.__name__), default=None) or next(in_module, None)
 
 
 def build(owner: Any, arguments: Mapping[str, Any], seed: int) -> Any:
@@ -210,8 +216,8 @@ def build(owner: Any, arguments: Mapping[str, Any], seed: int) -> Any:
     Raises:
         UncalledError: the constructor raised an error.
     """
-    positional = [one.name for one in every_parameter(owner, owner.__name__)
-                  if one.kind is one.POSITIONAL_ONLY and one.name in arguments]  # fmt: skip
+    positional = [parameter.name for parameter in every_parameter(owner, owner.__name__)
+                  if parameter.kind is parameter.POSITIONAL_ONLY and parameter.name in arguments]  # fmt: skip
     keywords = {name: value for name, value in arguments.items() if name not in positional}
     with fix_seed(seed):
         return run_foreign(
@@ -220,7 +226,7 @@ def build(owner: Any, arguments: Mapping[str, Any], seed: int) -> Any:
 
 
 def run_foreign(make: Callable[[], Any], failure: str) -> Any:
-    """Run user code; turn any exception into a one-line error that begins with `failure`.
+    """Run user code; convert any exception to an error of one line that begins with `failure`.
 
     Raises:
         UncalledError: the code raised an error.
@@ -256,7 +262,7 @@ def format_value(value: Any) -> str:
     A configuration object is shown with its sizes only, and a `Bag` with the settings that were read.
     """
     fields = {name: field for name, field in fields_of(value).items()
-              if isinstance(value, Bag) or letter_of(name) in ("h", "g", "d", "m")}  # fmt: skip
+              if isinstance(value, Bag) or find_kind(name) in ("h", "g", "d", "m")}  # fmt: skip
     if fields or isinstance(value, Bag):
         return call_text(type(value).__name__.replace("Bag", "SimpleNamespace"), fields)
     return repr(value) if isinstance(value, int | float | str | list | tuple | None) else f"{type(value).__name__}(...)"

@@ -1,4 +1,4 @@
-"""Bind factories (functions that return a callable and example inputs), and draft one for targets that need it.
+"""Bind factories (functions that return a callable and example inputs), and draft a factory for a target.
 
     def make():
         return layer, {"x": torch.randn(2, 5, 24)}, {"heads": 4}
@@ -63,7 +63,7 @@ AXES: dict[str, dict[int, tuple[str, ...]]] = {
 OPTIONS = ("layout", "mask", "weights", "heads")
 """The keys of the options that a factory may return."""
 FILLS: dict[str, float | bool] = {"attends": True, "hides": False, "added": 0.0}
-"""What True means in a mask, or "added" for additive masks; each with the value that hides nothing."""
+"""The meanings of True in a mask ("added": the mask is additive), each with the mask value that hides nothing."""
 EXAMPLES = {
     "torch": ("import torch", "torch.randn({shape}, dtype=torch.float64)"),
     "jax": ("import jax", "jax.random.normal(jax.random.PRNGKey({seed}), ({shape}))"),
@@ -76,7 +76,10 @@ def is_factory(function: Any) -> bool:
     """Return whether a target is a factory: a plain function without required parameters."""
     if not inspect.isfunction(function) or "." in function.__qualname__.rpartition("<locals>.")[2]:
         return False
-    return not any(is_required(one) or one.kind is one.VAR_POSITIONAL for one in every_parameter(function, ""))
+    return not any(
+        is_required(parameter) or parameter.kind is parameter.VAR_POSITIONAL
+        for parameter in every_parameter(function, "")
+    )
 
 
 def bind_factory(factory: OwnFunction) -> Layer:
@@ -106,9 +109,10 @@ def bind_factory(factory: OwnFunction) -> Layer:
     owner = owner_in(function)
     if kind_of(owner) == "torch":
         leave_out_norms(owner)
-    # a fixed value with two axes is a weight matrix, unless it is a mask; square values tell the number of tokens
+    # a fixed value with two axes is a weight matrix, unless it is a mask
     mask_names = {arguments.keywords.get(role) for role in MASKS}
     matrices = [name for name, value in fixed.items() if getattr(value, "ndim", 0) == 2 and name not in mask_names]
+    # square arrays, such as masks, show the number of tokens
     lengths = {value.shape[-1] for value in (*fixed.values(), *masks.values())
                if len(getattr(value, "shape", ())) > 1 and value.shape[-1] == value.shape[-2] > 2}  # fmt: skip
     axes = find_input_axes(
@@ -129,8 +133,8 @@ def list_parameters(function: Any, given: Sequence[Any] | Mapping[str, Any]) -> 
         parameters = every_parameter(inner, "")
     except UserError:
         return []
-    takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters)
-    if isinstance(given, Mapping) and takes_any and not set(given) & {one.name for one in parameters}:
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+    if isinstance(given, Mapping) and takes_any and not set(given) & {parameter.name for parameter in parameters}:
         return [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in given]
     return parameters
 
@@ -139,9 +143,9 @@ def split_inputs(
     factory: OwnFunction, function: Any, arguments: Arguments, given: Sequence[Any] | Mapping[str, Any],
     options: Mapping[str, Any],
 ) -> tuple[Mapping[str, Any], dict[str, Any], dict[str, Any]]:  # fmt: skip
-    """Split arguments into arrays by role, other values by name, and optional masks by name.
+    """Split arguments into input arrays by role, fixed values by name, and optional masks by name.
 
-    The masks are replaced with masks that hide nothing, because each test case passes its own.
+    All masks are replaced with masks that hide nothing, because each test case passes its own.
 
     Raises:
         UncalledError: the signature does not tell which arguments are the arrays.
@@ -160,7 +164,7 @@ def split_inputs(
                             f"return a dictionary by role: {', '.join(ARRAYS)}")  # fmt: skip
     source = source_with_helpers(getattr(function, "forward", function), classes=True)
     fills = {keyword: FILLS[polarity]} if polarity else {}
-    fixed = {name: make_open_mask(value, fills.get(name, fill_of_mask(name, source)))
+    fixed = {name: make_neutral_mask(value, fills.get(name, fill_of_mask(name, source)))
              if roles.get(name) in MASKS else value
              for name, value in values.items() if roles.get(name) not in inputs}  # fmt: skip
     masks = {name: fixed.pop(name) for name in list(fixed)
@@ -168,14 +172,14 @@ def split_inputs(
     return inputs, fixed, masks
 
 
-def make_open_mask(mask: Any, fill: float | bool) -> Any:
-    """Return a mask of the same shape and type that hides nothing; `fill` is the value that hides nothing."""
+def make_neutral_mask(mask: Any, fill: float | bool) -> Any:
+    """Return a mask of the same shape and dtype that hides nothing; `fill` is the value that hides nothing."""
     if not hasattr(mask, "dtype"):
         return mask
     dtype = str(mask.dtype)
     if "bool" in dtype:
         return mask == mask if fill else mask != mask  # noqa: PLR0124 - all True or all False, in any library
-    return mask.clip(0, 0) + (0 if "float" in dtype and float(mask.min()) < -100 else float(fill))  # -inf is added
+    return mask.clip(0, 0) + (0 if "float" in dtype and float(mask.min()) < -100 else float(fill))  # additive: -inf
 
 
 def find_input_axes(
@@ -188,9 +192,9 @@ def find_input_axes(
         factory: named in the error message.
         inputs: the arrays by role.
         options: what the factory returned as options.
-        widths: the widths of the weight matrices, which identify the channel axis.
-        lengths: the numbers of tokens of square masks, which identify the token axis.
-        projects: whether the callable has weight matrices, so q, k and v with three axes are arrays of tokens.
+        widths: the widths of the weight matrices; an axis of this length contains the channels.
+        lengths: the sizes of square masks; an axis of this length contains the tokens.
+        projects: whether the callable has weight matrices; q, k and v are then arrays of tokens, not of heads.
 
     Raises:
         UncalledError: a layout and its array have different numbers of axes.
@@ -205,13 +209,13 @@ def find_input_axes(
             raise UncalledError(f"{factory.name}(): layout {axes[role]!r} does not fit `{role}`, "
                                 f"which has {array.ndim} axes")  # fmt: skip
     counts = {array.shape[axes[role].index("t")] for role, array in inputs.items() if "t" in axes[role]}
-    if len(counts) > 1:  # keys have a length of their own
+    if len(counts) > 1:  # there are more or fewer keys than queries
         return {role: letters if role in "qx" else letters.replace("t", "s") for role, letters in axes.items()}
     return axes
 
 
 def list_usual_layouts(inputs: Mapping[str, Any], heads: int, projects: bool) -> Mapping[int, Sequence[str]]:
-    """Return the usual layouts by number of axes, see `AXES`."""
+    """Return the usual layouts of these inputs by number of axes."""
     if projects or not {"q", "k"} <= inputs.keys():
         return AXES["x"]
     has_merged_heads = heads > 1 and all(len(array.shape) == 3 for array in inputs.values())
@@ -224,11 +228,13 @@ def list_usual_layouts(inputs: Mapping[str, Any], heads: int, projects: bool) ->
 def choose_layout(
     shape: Sequence[int], usual: Mapping[int, Sequence[str]], widths: Sequence[int], lengths: Collection[int]
 ) -> str:
-    """Return the usual layout in which the token axis or the channel axis has a known length; by default, the first."""
+    """Return the usual layout whose token axis or channel axis has a known length, or else the first."""
     layouts = usual.get(len(shape), [""])
     if "btm" in layouts and shape[0] in lengths and shape[1] not in lengths:
         return "tbm"
-    fitting = [one for one in layouts if any(shape[one.find(letter)] in widths for letter in "mc" if letter in one)]
+    fitting = [
+        layout for layout in layouts if any(shape[layout.find(letter)] in widths for letter in "mc" if letter in layout)
+    ]
     return next(iter(fitting), "bhwc" if "bhwc" in layouts and shape[1] == shape[2] else layouts[0])
 
 
@@ -242,16 +248,16 @@ def make_layer(
         UncalledError: the call raised an error.
     """
     owner = owner_in(function)
-    first = next(iter(inputs.values()))
+    first_input = next(iter(inputs.values()))
     layer_library = library_of_kind(kind_of(function), function) if kind_of(function) != "plain" else ""
-    library_name = layer_library or library_of(first)
-    dtype = str(first.dtype).removeprefix("torch.")
+    library_name = layer_library or library_of(first_input)
+    dtype = str(first_input.dtype).removeprefix("torch.")
     backend = load_library(library_name)
     passes_names = fixed or all(role in arguments.arrays for role in inputs)
     keyword, polarity = read_mask_option(factory, options.get("mask"))
     mask_roles = {name: role for role, name in arguments.keywords.items() if role in MASKS and role != "memory_mask"}
-    option = {mask_roles.get(keyword, "mask"): keyword} if keyword else {}
-    names = {**arguments.keywords, **option, **arguments.arrays}
+    named_mask = {mask_roles.get(keyword, "mask"): keyword} if keyword else {}
+    names = {**arguments.keywords, **named_mask, **arguments.arrays}
 
     def convert(array: Array) -> Any:
         return backend.into(np.asarray(array), dtype)
@@ -294,10 +300,11 @@ def make_layer(
                     and not side_of_name(name).startswith("W")]  # fmt: skip
     return Layer(
         factory.name, library_name, owner, axes, sizes,
-        keep_layout(call, output, next(iter(axes.values())), tuple(first.shape)), convert, keywords, arguments.defaults,
+        keep_layout(call, output, next(iter(axes.values())), tuple(first_input.shape)), convert, keywords,
+        arguments.defaults,
         constructor_call=f"{factory.name}()", unknown=tuple(unknown), fixed=tuple(other_arrays), mask_true=polarity,
         lengths={letter: size for letter, size in lengths.items() if letter in ("bhtsw" if "w" in lengths else "bts")},
-        weights={side: backend.back(one) for side, one in (options.get("weights") or {}).items()}
+        weights={side: backend.back(matrix) for side, matrix in (options.get("weights") or {}).items()}
         or find_weights(fixed, backend),
         is_fixed="w" in lengths or tokens in counts or any(tokens in getattr(part, "shape", ()) for part in parts),
         widths={role: found[letter] for role, found in axis_sizes.items() for letter in "mc" if letter in found},
@@ -316,9 +323,9 @@ def cut_table(table: Any, tokens: int, start: int, count: int) -> Any:
 def find_sizes(
     owner: Any, axis_sizes: Mapping[str, Mapping[str, int]], lengths: Mapping[str, int], heads: int | None
 ) -> dict[str, int]:  # fmt: skip
-    """Return the sizes of a layer from the option `heads` and its inputs, or else from its attributes.
+    """Return the sizes of a layer from the option `heads` and the inputs, or else from its attributes.
 
-    `axis_sizes` are the shapes of the inputs by role and letter, and `lengths` the same sizes by letter.
+    `axis_sizes` contains the shapes of the inputs by role and letter, `lengths` the same sizes by letter only.
     """
     known = sizes_of_layer(owner, {})
     groups = [axis_sizes[role]["h"] for role in ("k", "v") if "h" in axis_sizes.get(role, {})]
@@ -330,7 +337,7 @@ def find_sizes(
 
 
 def find_weights(fixed: Mapping[str, Any], backend: Library) -> dict[str, Array]:
-    """Return the weight matrices among fixed values, by role; a list with one matrix per head is concatenated."""
+    """Return the weight matrices among fixed values, by role; matrices of single heads are concatenated."""
     names = {side_of_name(name): name for name in fixed}
     values = {side: fixed[names[side]] for side in ("W_q", "W_k", "W_v", "W_o") if side in names}
     heads = {side: [backend.back(matrix) for matrix in (value if isinstance(value, list | tuple) else [value])]
@@ -365,12 +372,16 @@ def describe_factory(target: OwnFunction, layer_error: str) -> str:
     owner, kind = target.function, kind_of(target.function)
     module = Path(target.file).stem if target.file else getattr(owner, "__module__", "...")
     method = owner if inspect.isroutine(owner) else find_method(owner, kind)
-    parameters = [one for one in every_parameter(method, "") if one.name != "self"] if method else []
+    parameters = [parameter for parameter in every_parameter(method, "") if parameter.name != "self"] if method else []
     arrays = read_arguments(parameters).arrays or {"x": "x"}
     given = ", ".join(
         [
             *(f"{name}={role}" for role, name in arrays.items()),
-            *(f"{one.name}=..." for one in parameters if is_required(one) and one.name not in arrays.values()),
+            *(
+                f"{parameter.name}=..."
+                for parameter in parameters
+                if is_required(parameter) and parameter.name not in arrays.values()
+            ),
         ]
     )
     constructor = f"target{draft_arguments(owner) if inspect.isclass(owner) else ''}"
@@ -419,9 +430,17 @@ def find_method(owner: Any, kind: str) -> Any:
 
 def draft_arguments(owner: Any) -> str:
     """Return constructor arguments for the draft, with `...` for required ones of unknown meaning."""
-    parameters = [one for one in every_parameter(owner, owner.__name__) if not is_starred(one)]
-    names, sizes = [one.name for one in parameters], Sizes(4, 6, 24, 4)
-    values = {one.name: value_of(one.name, sizes, names) if is_required(one) else replace_default(one, sizes, names)
-              for one in parameters}  # fmt: skip
-    arguments = {one.name: values[one.name] for one in parameters if is_required(one) or values[one.name] is not ...}
+    parameters = [parameter for parameter in every_parameter(owner, owner.__name__) if not is_starred(parameter)]
+    names, sizes = [parameter.name for parameter in parameters], Sizes(4, 6, 24, 4)
+    values = {
+        parameter.name: value_of(parameter.name, sizes, names)
+        if is_required(parameter)
+        else replace_default(parameter, sizes, names)
+        for parameter in parameters
+    }
+    arguments = {
+        parameter.name: values[parameter.name]
+        for parameter in parameters
+        if is_required(parameter) or values[parameter.name] is not ...
+    }
     return call_text("", arguments).replace("ellipsis(...)", "...")

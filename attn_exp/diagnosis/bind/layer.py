@@ -1,7 +1,7 @@
 """Callable layers, and how to build them from PyTorch, Flax, Haiku, Equinox, Keras or plain Python objects.
 
-A `BuildPlan` says how to make a layer, and `make_runner` makes one in float64, in evaluation mode, and with parameters
-that show mistakes. The resulting `Runner` is called once and then described by a `Layer`.
+A `BuildPlan` says how to make a layer. `make_runner` makes it in float64 and in evaluation mode, and replaces
+parameters that would hide mistakes. The resulting `Runner` is called once and then described by a `Layer`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Layer:
         convert: converts a NumPy array to an array of the library, in float64 if possible.
         keywords: the argument for each other role: mask, padding, causal, positions, cache and the like.
         defaults: the default values of these arguments, by role.
-        extra_arguments: the arguments that every call passes besides the inputs, as shown to the user.
+        extra_arguments: the arguments that every call passes in addition to the inputs, as text for the user.
         constructor_call: the call that made the layer, or the call of the factory, as shown to the user.
         settings: the constructor's arguments and the fields of its configuration.
         unknown: optional arguments of unknown meaning.
@@ -51,7 +51,7 @@ class Layer:
         is_fixed: whether the number of tokens cannot change.
         widths: the width of each role, if it differs from m.
         fixed: the arrays of unknown role that a factory passes.
-        axes_told: False if the layer comes from a factory that names no layout.
+        axes_told: False if the layouts of the inputs are guesses, because a factory does not name them.
     """
 
     name: str
@@ -78,7 +78,9 @@ class Layer:
 
 
 def keep_layout(call: Callable[..., Any], output: Any, layout: str, shape: Shape) -> Callable[..., Any]:
-    """Return a call whose output has the layout of its input: rows from a layer of columns `[c t]` are transposed.
+    """Return a call whose output has the layout of its input.
+
+    If a layer takes `[c t]` but returns `[t c]`, its output is transposed.
 
     Args:
         call: a call of the layer.
@@ -113,14 +115,14 @@ class Runner:
     - `forward`: the method that has the signature of the call.
     - `run`: calls the layer.
     - `finish`: fills the parameters. It is called once, after the first call, which creates lazy parameters.
-    - `bare`: the layer has no parameters: it takes q, k and v as heads, and does not project them.
+    - `is_parameter_free`: the layer has no parameters, so it takes q, k and v as heads and does not project them.
     """
 
     target: Any
     forward: Callable[..., Any]
     run: Callable[..., Any]
     finish: Callable[[], Any] = tuple
-    bare: bool = False
+    is_parameter_free: bool = False
 
 
 def kind_of(thing: Any) -> str:
@@ -168,7 +170,11 @@ def plan_build(owner: Any, method: str, sizes: Sizes | None, seed: int) -> Build
     name = library_of_kind(kind, owner)
     is_class = inspect.isclass(owner)
     arguments = constructor_arguments(owner, sizes, name) if is_class and sizes is not None else {}
-    if is_class and kind == "keras" and any(one.kind is one.VAR_KEYWORD for one in every_parameter(owner, "")):
+    if (
+        is_class
+        and kind == "keras"
+        and any(parameter.kind is parameter.VAR_KEYWORD for parameter in every_parameter(owner, ""))
+    ):
         arguments["dtype"] = load_library(name).widest
     return BuildPlan(kind, name, owner, arguments, is_class, method, seed)
 
@@ -223,15 +229,15 @@ def fill_if_flat(array: Array, index: int) -> Array:
     """
     rng = np.random.default_rng([index, array.size])
     noise = rng.standard_normal(array.shape) * (array.shape[-1] ** -0.5 if array.ndim > 1 else 0.5)
-    uses_memory = not (np.isfinite(array) & (np.abs(array) < 1e6)).all()
-    is_tiny = array.size and np.abs(array).max() < 1e-3  # a residual would hide its effect
-    is_flat = uses_memory or is_tiny or (array.size and array.flat[0] in (0, 1) and (array == array.flat[0]).all())
-    filled = noise + (0 if uses_memory or is_tiny else array.flat[0])
+    is_uninitialized = not (np.isfinite(array) & (np.abs(array) < 1e6)).all()
+    is_tiny = array.size and np.abs(array).max() < 1e-3  # next to a residual, its effect would be too small to see
+    is_flat = is_uninitialized or is_tiny or (array.size and array.flat[0] in (0, 1) and (array == array.flat[0]).all())
+    filled = noise + (0 if is_uninitialized or is_tiny else array.flat[0])
     return np.asarray(filled).astype(array.dtype) if is_flat else array
 
 
 def prepare_torch(target: Any, is_new: bool, wide: bool) -> None:
-    """Convert a module to float64 if `wide`, switch it to evaluation, and fill its parameters if it was built here."""
+    """Convert a module to float64 if `wide`, set evaluation mode, and fill its parameters if it was built here."""
     torch = sys.modules["torch"]
     if wide:
         target.double()
@@ -267,7 +273,7 @@ def fill_torch(target: Any) -> None:
 
 
 def prepare_jax(target: Any, is_new: bool, _wide: bool) -> Any:
-    """Return a module of Flax NNX or Equinox in the widest type and in evaluation mode."""
+    """Return a module of Flax NNX or Equinox in the widest float type and in evaluation mode."""
     if kind_of(target) == "nnx":
         nnx = sys.modules["flax.nnx"]
         target.eval()
@@ -277,7 +283,7 @@ def prepare_jax(target: Any, is_new: bool, _wide: bool) -> Any:
 
 
 def widen_tree(tree: Any, is_new: bool) -> Any:
-    """Convert the floating-point arrays of a tree to the widest type, and fill them if the layer was built here."""
+    """Convert the floating-point arrays of a tree to the widest type; fill them if the layer was built here."""
     jax, backend = sys.modules["jax"], load_library("jax")
     indices = count()
 
@@ -302,7 +308,7 @@ def fill_keras(target: Any) -> None:
 
 
 def run_pure(init: Callable[..., Any], apply: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that creates the variables of a module in its first call, and applies them in every call."""
+    """Return a function that creates the variables of a module in its first call, and uses them in every call."""
     variables = list[Any]()
 
     def run(*positional: Any, **named: Any) -> Any:
@@ -337,7 +343,7 @@ def run_haiku(plan: BuildPlan) -> Runner:
 def has_parameters(target: Any) -> bool:
     """Return whether a callable has parameters, or arrays or objects that may be parameters."""
     if isinstance(target, partial):  # of JAX: `partial(module.apply, variables)`
-        return any(isinstance(one, Mapping) for one in target.args)
+        return any(isinstance(argument, Mapping) for argument in target.args)
     if inspect.isroutine(getattr(target, "__dict__", {}).get("__wrapped__", target)):
         return False
     values = target.parameters() if kind_of(target) == "torch" else getattr(target, "__dict__", {}).values()
@@ -347,7 +353,7 @@ def has_parameters(target: Any) -> bool:
 
 
 def owner_in(target: Any) -> Any:
-    """Return the only object with parameters that a callable is bound to or closes over, or else the callable."""
+    """Return the object with parameters that a callable is bound to or closes over; the callable if not exactly one."""
     target = target.func if isinstance(target, partial) and inspect.ismethod(target.func) else target
     if isinstance(target, partial) and has_parameters(target.func):
         return target.func
@@ -369,9 +375,10 @@ def widths_of_weights(target: Any) -> list[int]:
     if kind_of(target) == "torch":  # nn.Linear stores weights as [out in]
         if any(map(sys.modules["torch"].nn.parameter.is_lazy, target.parameters())):
             return []
-        linear = [int(one.weight.shape[1]) for one in target.modules() if getattr(one, "weight", None) is not None
-                  and (hasattr(one, "in_features") or getattr(one, "original_name", "") == "Linear")]  # fmt: skip
-        return linear or [size for one in target.parameters() if one.ndim > 1 for size in one.shape]
+        linear = [int(module.weight.shape[1]) for module in target.modules()
+                  if getattr(module, "weight", None) is not None
+                  and (hasattr(module, "in_features") or getattr(module, "original_name", "") == "Linear")]  # fmt: skip
+        return linear or [size for parameter in target.parameters() if parameter.ndim > 1 for size in parameter.shape]
     return [int(value.shape[0]) for value in getattr(target, "__dict__", {}).values()
             if getattr(value, "ndim", 0) == 2][:1]  # fmt: skip
 

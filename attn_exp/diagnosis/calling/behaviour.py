@@ -1,9 +1,9 @@
 """Check behaviour that one call cannot show: determinism, unchanged inputs, independent examples, thread safety.
 
-Other checks look for state kept between calls, for wrong gradients, and at what fully masked rows contain.
+Other checks look for state that is kept between calls, wrong gradients, and NaN that passes through a mask.
 
-Each check takes a caller and a case on which the function is right, calls it a few times, and returns a finding for
-one row ("question") of the report, with the name of the mistake in the catalogue if it is known, or "".
+Each check takes a caller and a case on which the function is right, and calls the function a few times. It returns a
+finding for one row ("question") of the report, and the name of the mistake in the catalogue ("" if it has none).
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.masks.padding import Padding
 
 Found = tuple[Finding, str]
-"""A finding, and the name of its mistake in the catalogue, or ""."""
+"""A finding, and the name of its mistake in the catalogue ("" if it has none)."""
 TWICE = "the same answer twice"
 IN_THREADS = "two threads at once"
 DROPOUT = {"bernoulli", "native_dropout"}
 """PyTorch operations that drop numbers at random."""
 WITHOUT_GRADIENTS = "no_grad"
-"""Stands among the names of operations for any operation that runs with gradients disabled."""
+"""Added to the names of operations if any of them runs with gradients disabled."""
 QUANTIZATION = 0.05
 """Largest difference that quantization may cause, relative to the largest number of the answer."""
 THREAD_TIMEOUT = 20.0
@@ -54,7 +54,7 @@ LATER_CALLS = 4
 CACHED_BY_ADDRESS = "it caches by the address of its inputs, and returns an old answer"
 
 
-def behaviours(caller: Caller, case: Case, digits: int) -> Iterator[Found]:
+def check_behaviour(caller: Caller, case: Case, digits: int) -> Iterator[Found]:
     checks = (
         check_determinism, check_inputs_unchanged, check_answer_kept, check_same_address, check_one_input_changed,
         check_batch_independence, check_memory_layout, check_threads,
@@ -75,7 +75,7 @@ def check_determinism(caller: Caller, case: Case, digits: int) -> Found:
         return Finding(TWICE, HELD), ""
     if all(same_answer(first, other, case, digits) for other in others):
         return Finding(TWICE, BROKEN, "the last digits differ from call to call"), "not_deterministic"
-    name = "dropout_on" if operations_of(caller, case) & DROPOUT else "not_deterministic"
+    name = "dropout_on" if find_operations(caller, case) & DROPOUT else "not_deterministic"
     return Finding(TWICE, BROKEN, "the same call gave different answers"), name
 
 
@@ -83,7 +83,7 @@ def find_failure(answers: Iterable[Answer]) -> str:
     return next((f"one call gave no answer: {answer.error}" for answer in answers if answer.output is None), "")
 
 
-def operations_of(caller: Caller, case: Case) -> set[str]:
+def find_operations(caller: Caller, case: Case) -> set[str]:
     """Return the names of the PyTorch operations in a call, plus `WITHOUT_GRADIENTS` if any ran without gradients."""
     if caller.library.name != "torch":
         return set()
@@ -106,7 +106,7 @@ def operations_of(caller: Caller, case: Case) -> set[str]:
 def check_inputs_unchanged(caller: Caller, case: Case, _digits: int) -> Found:
     """Check that a call leaves its arrays and masks unchanged, even if it fails."""
     question, changed, answers = "inputs unchanged", list[str](), list[Answer]()
-    for variant in (case, *cases_with_more_masks(caller, case)):
+    for variant in (case, *add_masks(caller, case)):
         arguments = caller.arguments(variant)
         before = copy_arrays(caller, arguments)
         answers.append(caller.answer(arguments, variant))
@@ -114,11 +114,11 @@ def check_inputs_unchanged(caller: Caller, case: Case, _digits: int) -> Found:
         changed += [role for role, array in after.items() if not same_numbers(array, before[role])]
     if changed:
         return Finding(question, BROKEN, f"it changed {', '.join(dict.fromkeys(changed))}"), "changes_inputs"
-    failure = find_failure(answers[:1])  # the masks that were added may be refused
+    failure = find_failure(answers[:1])  # the function may refuse the masks that were added
     return Finding(question, BROKEN if failure else HELD, failure), ""
 
 
-def cases_with_more_masks(caller: Caller, case: Case) -> list[Case]:
+def add_masks(caller: Caller, case: Case) -> list[Case]:
     """Return the case with each mask that the function takes: a mask, padding or causality, and with all of them."""
     keys = setup_of(case).keys
     added = {"mask": Allowed(two_masks(case)[0]), "padding": Padding(keys - 1), "causal": Causal()}
@@ -143,7 +143,7 @@ def check_batch_independence(caller: Caller, case: Case, digits: int) -> Found:
             return Finding(question, ABSENT, alone.error), ""
         if bool(alone.axes) != bool(batch.axes):
             return Finding(
-                question, BROKEN, f"example {number + 1} alone gives other axes: {alone.axes or batch.axes}"
+                question, BROKEN, f"example {number + 1} alone gives different axes: {alone.axes or batch.axes}"
             ), ""
         if not same_answer(alone, Answer(in_batch), example, digits):
             name = "batch_mixed" if exceeds_quantization(alone.output, in_batch) else ""
@@ -154,7 +154,7 @@ def check_batch_independence(caller: Caller, case: Case, digits: int) -> Found:
 
 
 def exceeds_quantization(alone: Array, in_batch: Array) -> bool:
-    """Return whether two answers differ by more than quantization with one step size per batch can explain."""
+    """Return whether two answers differ by more than quantization explains, if its step size depends on the batch."""
     if alone.shape != in_batch.shape:  # the shapes differ, not the numbers
         return False
     with np.errstate(all="ignore"):
@@ -163,7 +163,7 @@ def exceeds_quantization(alone: Array, in_batch: Array) -> bool:
 
 
 def cut_example(case: Case, number: int) -> Case:
-    """Return the case with one example of its batch, `[1 ...]`."""
+    """Return the case with a batch of just one example, `[1 ...]`."""
     example = slice(number, number + 1)
     inputs = {side: getattr(case.given, side) for side in ("q", "k", "v", "x", "memory")}
     cut = {side: array[example] for side, array in inputs.items() if array is not None}
@@ -172,7 +172,7 @@ def cut_example(case: Case, number: int) -> Case:
 
 
 def cut_lengths(mask: Any, number: int) -> Any:
-    """Return a padding mask for one example, if it has a length for each."""
+    """Return the part of a padding mask for one example; a mask without a length per example stays unchanged."""
     lengths = getattr(mask, "lengths", ())
     return type(mask)(int(lengths[number])) if len(lengths) > 1 else mask
 
@@ -278,7 +278,10 @@ def change_one_input(case: Case) -> Iterator[tuple[str, Case]]:
 
 
 def two_masks(case: Case) -> tuple[Array, Array]:
-    """Return two masks; code that needs only one uses the first, because some functions cache their first mask."""
+    """Return two different masks.
+
+    Checks that need only one use the first: a function may cache the first mask that it gets.
+    """
     query, key = np.indices((setup_of(case).rows, setup_of(case).keys))
     return (query + key) % 3 > 0, (query + key) % 2 > 0
 
@@ -286,7 +289,7 @@ def two_masks(case: Case) -> tuple[Array, Array]:
 def check_second_mask(caller: Caller, case: Case, digits: int) -> Found:
     """Call a function with two masks in turn: if it caches the first mask, it returns its first answer again."""
     question = "another mask, another answer"
-    first_case, second_case = (masked(case, allowed) for allowed in two_masks(case))
+    first_case, second_case = (with_mask(case, allowed) for allowed in two_masks(case))
     first, second = caller(first_case), caller(second_case)
     if first.output is None or second.output is None or setup_of(case).keys < 4:
         return Finding(question, ABSENT, first.error or second.error), ""
@@ -297,7 +300,7 @@ def check_second_mask(caller: Caller, case: Case, digits: int) -> Found:
 # Gradients: autograd compared with numerical differences
 
 
-def gradients(caller: Caller, case: Case, digits: int) -> Found:
+def check_gradients(caller: Caller, case: Case, digits: int) -> Found:
     """Compare PyTorch's gradients with central differences along random directions."""
     question = "gradients"
     if caller.library.name != "torch" or digits < DIGITS["float64"]:
@@ -309,7 +312,7 @@ def gradients(caller: Caller, case: Case, digits: int) -> Found:
         return Finding(question, REMARK, f"none: {first_line(error)}"[:100]), ""
     if are_right is not None:
         return pass_if(are_right, question, "autograd and numerical gradients differ")
-    if WITHOUT_GRADIENTS in operations_of(caller, case):
+    if WITHOUT_GRADIENTS in find_operations(caller, case):
         return Finding(question, REMARK, "none: the function disables them"), ""
     return Finding(question, BROKEN, "none: its output is detached from its inputs"), "gradients_cut"
 
@@ -334,10 +337,10 @@ def are_gradients_right(caller: Caller, case: Case) -> bool | None:
     ))  # fmt: skip
 
 
-# NaN behind a mask, and rows without keys
+# Default dropout, NaN behind a mask, and rows without keys
 
 
-def remarks(caller: Caller, case: Case) -> Iterator[Found]:
+def check_for_remarks(caller: Caller, case: Case) -> Iterator[Found]:
     yield from check_default_dropout(caller, case)
     if not caller.offer.takes("mask") or case.given.q is None or case.given.v is None:
         yield Finding("NaN behind a mask", ABSENT), ""
@@ -345,8 +348,8 @@ def remarks(caller: Caller, case: Case) -> Iterator[Found]:
         return
     rows, keys = case.given.q.shape[2], case.given.v.shape[2]
     query, key = np.indices((rows, keys))
-    yield check_nan_leak(caller, masked(case, key < keys - 1))
-    yield check_empty_row(caller, masked(case, query != rows // 2), rows // 2)
+    yield check_nan_leak(caller, with_mask(case, key < keys - 1))
+    yield check_empty_row(caller, with_mask(case, query != rows // 2), rows // 2)
 
 
 def check_default_dropout(caller: Caller, case: Case) -> Iterator[Found]:
@@ -359,7 +362,7 @@ def check_default_dropout(caller: Caller, case: Case) -> Iterator[Found]:
         yield Finding("default dropout", REMARK, remark), "dropout_on"
 
 
-def masked(case: Case, allowed: Array) -> Case:
+def with_mask(case: Case, allowed: Array) -> Case:
     return case.with_masks((Allowed(allowed),))
 
 

@@ -1,8 +1,8 @@
 """Bind a function by its argument names: find its arrays, the arguments that cases set, and values for the rest.
 
-For `def attend(query, key, value, n_heads, attn_mask=None, eps=1e-5)`, the arrays are q, k and v, a case sets `n_heads`
-and `attn_mask`, and `eps` keeps its default. A function that needs more than that, such as rotary tables or parameters
-in a dictionary, is wrapped in an `Adapter`, which computes these in each call.
+For `def attend(query, key, value, n_heads, attn_mask=None, eps=1e-5)`, the arrays are q, k and v. A case sets `n_heads`
+and `attn_mask`, and `eps` keeps its default. If a function also requires rotary tables or parameters in a dictionary,
+it is wrapped in an `Adapter`, which computes these in each call.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from attn_exp.diagnosis.asking.offer import KEYS_WITH_OWN, WINDOWS, Offer, Windo
 from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.bind.arguments import ROTARY, Neutral, role_of_argument
 from attn_exp.diagnosis.bind.binding import convert_value
-from attn_exp.diagnosis.bind.sizes import Sizes, letter_of, value_of
-from attn_exp.diagnosis.calling.call import Bound, holds_size
+from attn_exp.diagnosis.bind.sizes import Sizes, find_kind, value_of
+from attn_exp.diagnosis.calling.call import Bound, is_object
 from attn_exp.errors import UncalledError
 from attn_exp.forms.pipeline import Setup
 from attn_exp.rules.rules import Rules
@@ -46,24 +46,26 @@ PASSED = ("mask", "padding", "query_padding", "causal", "scale", "window", "soft
           "sinks", "heads", "kv_heads", "dropout", "added")  # fmt: skip
 """Roles of the arguments that a case sets."""
 NEEDED = ("mask", "padding", "query_padding", "causal", "scale", "window", "lengths", "heads", "kv_heads")
-"""Roles for which a case has a value even if it requests nothing of the kind, so the argument may be required."""
+"""Roles of arguments that may be required, because every case has a value for them, such as a mask of only True."""
 SMALLEST_SIZE = 8
 """Smallest default that counts as a size; a smaller one may be the index of an axis."""
 BLOCK = 4
 """Value of a required block or chunk size."""
 ONE_TOKEN = Setup(Rules(), 1, 1, 1, 1, 1, 1, 1)
-"""Sizes with which to find out whether every required argument has a neutral value."""
+"""The sizes of a call with one token, to find out whether every required argument has a neutral value."""
 Values = Mapping[str, Any]
 Path = tuple[str, ...]
-"""A parameter, followed by the keys with which the code reads one of its entries."""
+"""A parameter and the keys of one of its entries: `("params", "attn", "W_q")` for `params["attn"]["W_q"]`."""
 
 
 @dataclass(frozen=True)
 class Arrays:
     """What to pass as each array argument.
 
-    `sources` maps each argument to the role of its array, or to a function of all arrays by role. `roles` are all roles
-    that these need. `description` describes an unusual way to pass them. `only_if_right` is as in `Offer`.
+    - `sources`: for each argument, the role of its array, or a function that computes it from the arrays by role.
+    - `roles`: the roles of all arrays that the arguments need.
+    - `description`: describes an unusual way to pass them.
+    - `only_if_right`: as in `Offer`.
     """
 
     sources: Mapping[str, str | Callable[[Values, Setup], Any]]
@@ -74,9 +76,14 @@ class Arrays:
 
 @dataclass(frozen=True)
 class Adapter:
-    """A function, the arguments that take its arrays, and the roles of the arguments that only get neutral values.
+    """Calls a function with arguments that it computes from the inputs of each case.
 
-    `level` selects the layout of rotary tables. `places` gives the container and keys of each unpacked argument.
+    - `arrays`: what to pass as each array argument.
+    - `neutral`: the roles of the arguments that get neutral values, by name. A neutral value changes nothing, such as a
+      mask that hides nothing.
+    - `positional`: the names of the positional-only arguments.
+    - `level`: selects the layout of rotary tables.
+    - `places`: the path of each argument that is an entry of a dictionary.
     """
 
     function: Callable[..., Any]
@@ -88,8 +95,8 @@ class Adapter:
     places: Mapping[str, Path] = field(default_factory=dict)
 
     @property
-    def holds_size(self) -> bool:
-        return holds_size(self.function)
+    def counts_as_object(self) -> bool:
+        return is_object(self.function)
 
     def __call__(self, **given: Any) -> Any:
         arguments = fill_containers(self.arguments(**given), self.places)
@@ -109,7 +116,7 @@ class Adapter:
         return arrays | {name: convert_value(value, convert) for name, value in neutral.items()} | given
 
     def neutral_values(self, setup: Setup, positions: tuple[Any, ...] = (), library: str = "") -> dict[str, Any]:
-        """Return the neutral values for one call, with `...` for an argument of unknown meaning."""
+        """Return the neutral values for one call by name, with `...` for an argument of unknown meaning."""
         sizes = Sizes(setup.heads, setup.size, setup.heads * setup.size, setup.groups)
         lengths = {"b": setup.batch, "t": setup.rows, "s": setup.keys}
         letters = {"h": setup.heads, "g": setup.groups, "d": setup.size, "m": sizes.m}
@@ -120,10 +127,10 @@ class Adapter:
 
 
 def neutral_setting(name: str, sizes: Sizes, setup: Setup) -> Any:
-    """Return a value for an argument that is named after a size, or `...`."""
+    """Return the value of an argument whose name means a size, or `...` if it means none."""
     if re.search("block|chunk|tile|bucket", name.lower()):
         return BLOCK
-    return setup.rows if letter_of(name) == "room" else value_of(name, sizes)
+    return setup.rows if find_kind(name) == "max_tokens" else value_of(name, sizes)
 
 
 def hidden_name(role: str) -> str:
@@ -132,7 +139,7 @@ def hidden_name(role: str) -> str:
 
 
 def read_signature(function: Any, name: str, request: Request) -> Iterator[Bound]:
-    """Yield the function bound in each way that its names suggest: as one of q, k and v, or of x and matrices.
+    """Yield the ways to call a function that its argument names suggest: with q, k and v, or with x and matrices.
 
     Raises:
         UserError: the parameters of the function are not known.
@@ -145,7 +152,7 @@ def read_signature(function: Any, name: str, request: Request) -> Iterator[Bound
                   if parameter.name not in arrays.sources and not is_starred(parameter)]  # fmt: skip
         settable = [parameter for parameter in others
                     if roles[parameter.name] in (NEEDED if is_required(parameter) else PASSED)]  # fmt: skip
-        passed = {roles[parameter.name]: parameter for parameter in reversed(settable)}
+        passed = {roles[parameter.name]: parameter for parameter in reversed(settable)}  # the first of a role wins
         neutral = {parameter.name: role_of_argument(parameter.name) for parameter in others
                    if parameter not in passed.values() and (is_required(parameter) or is_size(parameter))}  # fmt: skip
         positional = [parameter.name for parameter in parameters if parameter.kind is parameter.POSITIONAL_ONLY]
@@ -154,15 +161,15 @@ def read_signature(function: Any, name: str, request: Request) -> Iterator[Bound
         if missing:
             raise UncalledError(f"{name} needs {', '.join(missing)}, whose meaning is not known")
         levels = 8 if "rotary" in neutral.values() else 4  # the number of table layouts
-        counts = WINDOWS if "window" in passed and is_required(passed["window"]) else (None,)
+        window_counts = WINDOWS if "window" in passed and is_required(passed["window"]) else (None,)
         for level in range(levels) if set(neutral.values()) & set(ROTARY) else (0,):
-            yield from (bind(replace(adapter, level=level), passed, counted) for counted in counts)
+            yield from (bind(replace(adapter, level=level), passed, window_count) for window_count in window_counts)
 
 
 def bind(
     adapter: Adapter, passed: Mapping[str, inspect.Parameter], counted: WindowCount | None = None
 ) -> Bound:  # fmt: skip
-    """Describe a function by an `Offer`, and call it directly if its arguments need no adapter."""
+    """Return a function with an `Offer`; the function is called directly if its arguments need no adapter."""
     arrays, function = adapter.arrays, adapter.function
     keywords = {role: parameter.name for role, parameter in passed.items()}
     defaults = {role: plain_default(parameter.default) for role, parameter in passed.items()
@@ -178,23 +185,23 @@ def bind(
         positional = tuple(roles[name] for name in adapter.positional if name in roles)
         return Bound(function, function, replace(offer, parameters=names, positional=positional))
     names = {role: hidden_name(role) for role in (*arrays.roles, SIZES)}
-    if any(letter_of(name) == "h" for name in adapter.neutral):
+    if any(find_kind(name) == "h" for name in adapter.neutral):
         names["heads"] = hidden_name("heads")
     return Bound(adapter, function, replace(offer, parameters=names | keywords))
 
 
 def is_number(parameter: inspect.Parameter) -> bool:
-    """Return whether an argument is an integer, not a pair; assume so if it has no default and no annotation."""
+    """Return whether an argument is an integer, not a pair. Without default and annotation, it counts as an integer."""
     annotation = str(parameter.annotation)
-    is_open = is_required(parameter) and parameter.annotation is parameter.empty
+    is_unknown = is_required(parameter) and parameter.annotation is parameter.empty
     is_annotated = bool(re.search(r"\bint\b", annotation)) and "tuple" not in annotation.lower()
-    return is_open or type(parameter.default) is int or is_annotated
+    return is_unknown or type(parameter.default) is int or is_annotated
 
 
 def is_size(parameter: inspect.Parameter) -> bool:
     """Return whether a default is a head size or width, as in `d_k=64`, which must fit the arrays."""
     default = parameter.default
-    return type(default) is int and default >= SMALLEST_SIZE and letter_of(parameter.name) in ("d", "m")
+    return type(default) is int and default >= SMALLEST_SIZE and find_kind(parameter.name) in ("d", "m")
 
 
 def arrays_by_names(parameters: Sequence[inspect.Parameter], name: str) -> Iterator[Arrays]:
@@ -220,11 +227,11 @@ def arrays_by_names(parameters: Sequence[inspect.Parameter], name: str) -> Itera
 
 
 def names_of_sides(parameters: Sequence[inspect.Parameter], biases: Mapping[str, str]) -> dict[str, str]:
-    """Return the name of the parameter for each array, as in {"q": "query", "W_q": "wq"}; required ones come first."""
+    """Return the parameter of each array, as in {"q": "query", "W_q": "wq"}; required parameters win over others."""
     sides: dict[str, str] = {}
     for name in [parameter.name for parameter in sorted(parameters, key=lambda parameter: not is_required(parameter))]:
         side = "" if name in biases else side_of_name(name)
-        is_letter = side == "k" and len(name) == len(sides.get("q", "")) == 1  # beside `q`, `key` is a random key
+        is_letter = side == "k" and len(name) == len(sides.get("q", "")) == 1  # next to `q`, `key` is a random key
         is_matrix_per_head = side[:1] == "W" and name.endswith("s") and not name.endswith(("weights", "bias"))
         if side and not is_matrix_per_head and (side not in sides or is_letter):
             sides[side] = name
@@ -234,9 +241,9 @@ def names_of_sides(parameters: Sequence[inspect.Parameter], biases: Mapping[str,
 
 
 def arrays_of_layer(inputs: Sequence[str], sides: Mapping[str, str], biases: Mapping[str, str]) -> Iterator[Arrays]:
-    """Yield the ways to pass x and matrices: `[in out]`, or `[out in]` as `nn.Linear` stores them, including W_o.
+    """Yield the ways to pass x and matrices: `[in out]`, or `[out in]` as in `nn.Linear` if W_o is an argument too.
 
-    The columns of a single matrix for q, k and v are in this order, or head by head.
+    If one matrix contains W_q, W_k and W_v, its columns are in this order, or sorted by head.
     """
     matrices: dict[str, tuple[str, ...]] = {sides[role]: (role,) for role in MATRICES if role in sides}
     if "W_qkv" in sides:
@@ -244,25 +251,28 @@ def arrays_of_layer(inputs: Sequence[str], sides: Mapping[str, str], biases: Map
     if "W" in sides and "W_o" not in sides:
         matrices[sides["W"]] = ("W_o",)
     biased = {bias: matrices[matrix] for bias, matrix in biases.items() if matrix in matrices}
-    parts = matrices | {bias: tuple(role.replace("W", "b") for role in roles) for bias, roles in biased.items()}
+    # the roles of the matrices or biases that each argument contains
+    contents = matrices | {bias: tuple(role.replace("W", "b") for role in roles) for bias, roles in biased.items()}
     memory = ("memory",) if inputs[1:] else ()
-    roles = ("x", *memory, *(role for several in parts.values() for role in several))
-    rows = {inputs[0]: "x"} | dict.fromkeys(inputs[1:], lambda known, setup: known.get("memory", known["x"]))
-    plain = {name: several[0] if len(several) == 1 else partial(side_by_side, several)
-             for name, several in parts.items()}  # fmt: skip
-    yield Arrays({**rows, **plain}, roles)
+    all_roles = ("x", *memory, *(role for roles in contents.values() for role in roles))
+    tokens = {inputs[0]: "x"} | dict.fromkeys(inputs[1:], lambda known, setup: known.get("memory", known["x"]))
+    plain = {name: roles[0] if len(roles) == 1 else partial(concatenate_columns, roles)
+             for name, roles in contents.items()}  # fmt: skip
+    yield Arrays({**tokens, **plain}, all_roles)
     if "W_qkv" in sides:
-        by_head = {name: partial(side_by_side, several, by_head=len(several) > 1) for name, several in parts.items()}
-        yield Arrays({**rows, **by_head}, roles, "q, k and v of each head side by side", only_if_right=True)
-    if "W_o" in roles:
-        transposed = {name: partial(side_by_side, several, transpose=True) for name, several in parts.items()}
-        yield Arrays({**rows, **transposed}, roles, "matrices [out in]")
+        by_head = {
+            name: partial(concatenate_columns, roles, by_head=len(roles) > 1) for name, roles in contents.items()
+        }
+        yield Arrays({**tokens, **by_head}, all_roles, "q, k and v of each head side by side", only_if_right=True)
+    if "W_o" in all_roles:
+        transposed = {name: partial(concatenate_columns, roles, transpose=True) for name, roles in contents.items()}
+        yield Arrays({**tokens, **transposed}, all_roles, "matrices [out in]")
 
 
-def side_by_side(
+def concatenate_columns(
     roles: Sequence[str], known: Values, setup: Setup, *, by_head: bool = False, transpose: bool = False
 ) -> Any:  # fmt: skip
-    """Concatenate the columns of matrices or biases, or those of each head."""
+    """Concatenate the columns of matrices or biases; with `by_head`, all columns of the first head come first."""
     parts = [known[role] for role in roles]
     if by_head:
         size = parts[0].shape[-1] // setup.heads
@@ -283,20 +293,20 @@ def open_containers(
     """
     opened, places = list[inspect.Parameter](), dict[str, Path]()
     for parameter in parameters:
-        paths = keys_read(inspect.unwrap(function), parameter.name) if is_required(parameter) else []
+        paths = find_keys_read(inspect.unwrap(function), parameter.name) if is_required(parameter) else []
         found = {name_of_entry((parameter.name, *path)): (parameter.name, *path) for path in paths}
         opened += [parameter.replace(name=name, annotation=parameter.empty) for name in found] or [parameter]
         places |= found
     return opened, places
 
 
-def keys_read(function: Any, name: str) -> list[Path]:
+def find_keys_read(function: Any, name: str) -> list[Path]:
     """Return the keys by which a function and its helpers read an argument, even if it is passed on as `**name`."""
-    source, space = source_with_helpers(function), getattr(function, "__globals__", {})
+    source, namespace = source_with_helpers(function), getattr(function, "__globals__", {})
     paths = [tuple(re.findall(r"\w+", keys)) for keys in re.findall(rf"\b{name}((?:\[['\"]\w+['\"]\])+)", source)]
     with suppress(SyntaxError):  # the source of a method is indented
         for call in (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)):
-            callee = space.get(getattr(call.func, "id", ""))
+            callee = namespace.get(getattr(call.func, "id", ""))
             if inspect.isfunction(callee) and f"**{name}" in map(ast.unparse, call.keywords):
                 paths += [(key,) for key in list(inspect.signature(callee).parameters)[len(call.args) :]]
     return paths

@@ -1,8 +1,9 @@
 """Find the layout, library and dtype that a function accepts, and run every case on it.
 
-`how_to_call` tries the ways to call the user's function, the likeliest first, on the first case, and returns the first
-that gives the right answer, else the best. `with_its_scale` and `with_its_window` then adjust two of its keywords, and
-`ask_every_question` runs all cases.
+1. `how_to_call` tries the ways to call the function on the first case, the likeliest first. It returns the first way
+   that gives the right answer, or else the one with the best answer.
+2. `with_its_scale` and `with_its_window` adjust how the scale and the window are passed.
+3. `ask_every_question` runs all cases.
 """
 
 from __future__ import annotations
@@ -50,28 +51,28 @@ from attn_exp.rules.masks.padding import Padding
 from attn_exp.rules.masks.window import Window
 
 MOST_COMPILING = 6.0
-"""Seconds after which optional cases are skipped with JAX."""
-LOGITS = 2
+"""Seconds after which optional cases are skipped with JAX, which compiles for each size."""
+LOST_BITS = 2
 """Bits that an answer loses when logits of about 6 are rounded to half precision."""
 ABOUT_DTYPE = r"(?i)float|dtype|double|half|precision|scalar type|datatype|Error$|not implemented|\bbits?\b"
-"""Pattern of error messages after which another dtype may be accepted."""
+"""Pattern of error messages after which another dtype is tried."""
 FIRST_FEW = 5
-"""Number of cases that decide between two ways to call a function."""
-FEWER = ("htd", "td")
+"""Number of cases that decide between settings that fit the first answer."""
+WITHOUT_BATCH = ("htd", "td")
 """Layouts without a batch axis."""
-RIGHT, NEARLY_RIGHT, SHAPED, SPOKE, IDLE, SILENT = 0, 4, 5, 7, 8, 9
-"""Ranks of the first answer from a way of calling, best first; see `Tried.rank`."""
+RIGHT, NEARLY_RIGHT, RIGHT_SHAPE, WRONG_SHAPE, TRIVIAL, NO_ANSWER = 0, 4, 5, 7, 8, 9
+"""Ranks of the answer to the first case, best first; see `Tried.rank`."""
 DIVIDES = "scores are divided by its scale argument"
 STORED_OTHERWISE = "its argument names do not say how its matrices are stored"
 """For example, the columns of one matrix may be stored head by head."""
-OTHERWISE = "it does not support fewer key/value heads than query heads"
+NO_SHARED_HEADS = "it does not support fewer key/value heads than query heads"
 SHARED_WRONGLY = ("kv_heads_tiled", "kv_heads_first")
 """Mistakes in the order in which query heads share key/value heads."""
 
 
 @dataclass(frozen=True)
 class Tried:
-    """One way to call a function or a module, and the answer to its first case."""
+    """One way to call a function or a layer, and the answer to the first case."""
 
     function: Bound
     caller: Caller
@@ -80,40 +81,44 @@ class Tried:
 
     @cached_property
     def rank(self) -> int:
-        """The rank of the answer: `RIGHT`, or from `NEARLY_RIGHT` down to `SILENT`, which means that there is none.
+        """The rank of the answer; smaller is better.
 
-        Ranks up to `NEARLY_RIGHT` are right except for axes (1), a causal mask (2), the scale (3) or all masks (4). One
-        more than `SHAPED` also has other axes. If names do not tell which arguments are the arrays, a wrong answer
-        counts as none.
+        - `RIGHT`: the answer is right.
+        - From 1 to `NEARLY_RIGHT`: right except for axes of length 1 (1), a causal mask (2), the scale (3) or all
+          masks (4).
+        - `RIGHT_SHAPE`: wrong numbers; one more if axes of length 1 had to be added or removed.
+        - `WRONG_SHAPE`: another shape.
+        - `TRIVIAL`: all zeros, or one of the inputs.
+        - `NO_ANSWER`: the call failed, or the answer is wrong and names do not tell which arguments are the arrays.
         """
         answer, masks = self.answer, self.case.recipe.rules.masks
         if answer.output is None:
-            return SILENT
+            return NO_ANSWER
         assumed: list[dict[str, Any]] = [{}, {"masks": (*masks, Causal())}, {"scale": 1.0}, {"masks": ()}]
-        for place, rules in enumerate(assumed):
+        for index, rules in enumerate(assumed):
             if is_right(self, **rules):
-                return place + bool(place or answer.axes)
+                return index + bool(index or answer.axes)
         if self.caller.offer.only_if_right:
-            return SILENT
-        if says_nothing(self.case, answer.output):
-            return IDLE
-        return SHAPED + bool(answer.axes) if has_right_shape(answer, self.case) else SPOKE
+            return NO_ANSWER
+        if is_trivial(self.case, answer.output):
+            return TRIVIAL
+        return RIGHT_SHAPE + bool(answer.axes) if has_right_shape(answer, self.case) else WRONG_SHAPE
 
 
-def ways(own: OwnFunction, request: Request, function: Bound) -> Iterator[Tried]:
+def try_layouts(own: OwnFunction, request: Request, function: Bound) -> Iterator[Tried]:
     """Call a function with each library and layout that it may expect, in every dtype until it accepts one."""
     with unreadable(own.name):
         names = (request.takes,) if request.takes else list_likely_libraries(function.origin)
     for name in names:
         arrays = load_library(name, request.device)
-        for layout in layouts(request, function.offer, function):
+        for layout in list_layouts(request, function.offer, function):
             yield from try_dtypes(function, Caller(function.call, function.offer, arrays, request, layout))
 
 
 def try_dtypes(function: Bound, caller: Caller) -> Iterator[Tried]:
     """Call a function in each dtype until it accepts one, and with each mask format if it may need a mask."""
-    case = next(cases(caller, function, quick=True))
-    for dtype in dtypes(caller.request, caller.library):
+    case = next(list_cases(caller, function, quick=True))
+    for dtype in list_dtypes(caller.request, caller.library):
         other = replace(caller, dtype=dtype)
         tried = Tried(function, other, case, other(case))
         yield tried
@@ -125,7 +130,7 @@ def try_dtypes(function: Bound, caller: Caller) -> Iterator[Tried]:
 
 
 def with_other_masks(first: Tried) -> Iterator[Tried]:
-    """Repeat a call with the other formats of its mask, or of its padding if it takes no other mask."""
+    """Repeat a call with other formats of its mask, or of its padding mask if that is the only one."""
     role, formats = ("masking", MASKINGS) if first.caller.offer.takes("mask") else ("padding", PADDINGS)
     usual = replace(getattr(first.caller, role), attribute=attribute_of(first.answer.error))
     others = [usual, *(replace(usual, neutral=neutral) for neutral in ("none", "turned"))]
@@ -143,31 +148,31 @@ def needs_mask(offer: Offer) -> bool:
     return any(offer.takes(role) and role not in offer.defaults for role in ("mask", "padding"))
 
 
-def failing_at_first(tried: Tried, request: Request, digits: int) -> int:
+def count_first_failures(tried: Tried, request: Request, digits: int) -> int:
     """Return how many of the first few cases of another request get a wrong answer."""
     caller = replace(tried.caller, request=request)
-    first = [rounded(case, caller) for case in islice(cases(caller, tried.function, quick=True), FIRST_FEW)]
+    first = [round_inputs(case, caller) for case in islice(list_cases(caller, tried.function, quick=True), FIRST_FEW)]
     return len(failing([(case, caller(case)) for case in first], digits))
 
 
-def longest_question(tried: Tried, request: Request) -> CaseAnswer | None:
+def run_longest_case(tried: Tried, request: Request) -> CaseAnswer | None:
     """Return the longest case of another request and its answer; None if there is no long case, or the call fails."""
     caller = replace(tried.caller, request=request)
-    long_cases = [case for case in cases(caller, tried.function, quick=False) if case.question == "off the block"]
+    long_cases = [case for case in list_cases(caller, tried.function, quick=False) if case.question == "off the block"]
     if not long_cases:
         return None
-    case = rounded(max(long_cases, key=lambda case: case.given.keys), caller)
+    case = round_inputs(max(long_cases, key=lambda case: case.given.keys), caller)
     answer = caller(case)
     return None if answer.output is None else (case, answer)
 
 
-def dtypes(request: Request, arrays: Library) -> tuple[str, ...]:
+def list_dtypes(request: Request, arrays: Library) -> tuple[str, ...]:
     if request.dtype and request.dtype not in DTYPES:
         raise UserError(unknown(request.dtype, DTYPES, "dtype"))
     return (request.dtype,) if request.dtype else DTYPES[DTYPES.index(arrays.widest) :]
 
 
-def layouts(request: Request, offer: Offer, function: Bound) -> Sequence[str]:
+def list_layouts(request: Request, offer: Offer, function: Bound) -> Sequence[str]:
     """Return the layouts to try, the likeliest first.
 
     Raises:
@@ -191,25 +196,27 @@ def layouts(request: Request, offer: Offer, function: Bound) -> Sequence[str]:
     return [WIDE_LAYOUT, *usual] if offer.takes("heads") else usual
 
 
-def cases(caller: Caller, function: Bound, quick: bool) -> Iterator[Case]:
-    """Yield the cases that suit the function's arguments; JAX compiles for each size, so it gets fewer sizes."""
+def list_cases(caller: Caller, function: Bound, quick: bool) -> Iterator[Case]:
+    """Yield the cases that suit the function's arguments, in fewer sizes for JAX, which compiles for each size."""
     if caller.offer.core:
         few = caller.library.name == "jax" and not is_half(caller)
         request = replace(caller.request, few=few)
-        size = (caller.size_held or SIZE) if caller.is_made else 0
+        size = (caller.fixed_head_size or SIZE) if caller.is_object else 0
         return core_cases(request, caller.offer, caller.layout, quick, returns=caller.returns, only_head_size=size)
     return layer_cases(caller.request, caller.offer, quick, function.inside)
 
 
 def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) -> Tried:
-    """Return the first way to call a function that gives the right answer, or else the closest answer.
+    """Return the first way to call a function that gives the right answer, or else the one with the best answer.
 
-    If every call fails, return the one that got furthest in the function. `known` is called instead of the function
-    that the user named.
+    If every call fails, return the one that got furthest in the user's code. This is done only if the arguments are
+    certain: those of a bound layer (`known`), or of a function whose argument names identify the arrays and that needs
+    no `Adapter`.
 
     Raises:
         UserError: the parameters of the function are not known.
-        UncalledError: names do not tell which arguments are the arrays, a required one is unknown, or all calls fail.
+        UncalledError: names do not tell which arguments are the arrays or what a required one means, or every call
+            fails and its arguments are not certain.
     """
     with unreadable(own.name):
         functions = [known] if known is not None else list(read_signature(own.function, own.name, request))
@@ -219,28 +226,31 @@ def how_to_call(own: OwnFunction, request: Request, known: Bound | None = None) 
         best = find_rare_layout(own, request, functions, tried) or best
     if known is None and best.answer.axes and not best.caller.offer.core:
         raise UncalledError(f"{own.name} returns {best.answer.axes}; {STORED_OTHERWISE}")
-    if best.rank < SILENT:
+    if best.rank < NO_ANSWER:
         return best
-    # a call that returned something has no place of an error, and got furthest
+    # `reached` is None if the call returned something; such a call got furthest
     furthest = max(tried, key=lambda attempt: (attempt.answer.reached is None, attempt.answer.reached or ()))
     offer = furthest.caller.offer
     is_direct = furthest.function.call is furthest.function.origin
     if known is not None or (is_direct and not offer.only_if_right):
         return furthest
-    error = furthest.answer.error or "its argument names do not identify q, k and v; in order, they give a wrong answer"
+    error = furthest.answer.error or "its argument names do not identify q, k and v; in this order, the answer is wrong"
     raise UncalledError(
         f"{own.name} could not be called ({f'with {offer.description}: ' if offer.description else ''}{error})"
     )
 
 
 def try_until_right(own: OwnFunction, request: Request, functions: Sequence[Bound]) -> list[Tried]:
-    """Return the answer of each way to call the functions, each read in every possible way, up to a right one."""
+    """Try the ways to call the functions until one gives the right answer, and return all attempts.
+
+    Each returned value is also read in other ways, which count as attempts of their own.
+    """
     tried = list[Tried]()
     for function in functions:
-        for attempt in ways(own, request, function):
-            if hides_mistakes(attempt, tried):
+        for attempt in try_layouts(own, request, function):
+            if may_hide_mistakes(attempt, tried):
                 continue
-            for reading in (attempt, *other_readings(attempt)):
+            for reading in (attempt, *read_otherwise(attempt)):
                 tried.append(reading)
                 if reading.rank == RIGHT:
                     return tried
@@ -251,16 +261,16 @@ def has_right_shape(answer: Answer, case: Case) -> bool:
     return answer.output is not None and answer.output.shape == expected(case)["output"].shape
 
 
-def hides_mistakes(tried: Tried, before: Sequence[Tried]) -> bool:
-    """Return whether a call has fewer axes or heads than an earlier one that gave the right shape.
+def may_hide_mistakes(tried: Tried, before: Sequence[Tried]) -> bool:
+    """Return whether a call has no batch or head axis, although an earlier one with this axis gave the right shape.
 
-    Fewer axes can hide mistakes, so such a call is made only if a function accepts no more axes.
+    Without these axes, mistakes can go unnoticed, so such a call counts only if the function does not accept the axes.
     """
     layout = tried.caller.layout
-    if not tried.caller.offer.core or (has_heads(layout) and layout not in FEWER):
+    if not tried.caller.offer.core or (has_heads(layout) and layout not in WITHOUT_BATCH):
         return False
     accepted = (earlier.caller.layout for earlier in before if has_right_shape(earlier.answer, earlier.case))
-    return any(other not in FEWER for other in accepted) if layout in FEWER else WIDE_LAYOUT in accepted
+    return any(other not in WITHOUT_BATCH for other in accepted) if layout in WITHOUT_BATCH else WIDE_LAYOUT in accepted
 
 
 def find_rare_layout(
@@ -268,7 +278,8 @@ def find_rare_layout(
 ) -> Tried | None:  # fmt: skip
     """Return the first call that is right in a rare layout, perhaps with a causal mask, or None.
 
-    If a usual layout gave the right shape, the rare one must have as many axes, and a head axis if that layout has one.
+    If a usual layout gave the right shape, the rare one must have at least as many axes, and a head axis if the usual
+    one has it.
     """
     if request.batch > 1:
         return None
@@ -276,14 +287,14 @@ def find_rare_layout(
     needs_heads = request.kv_head is not None or (request.head or 1) > 1 or has_heads(usual)
     rare = [layout for layout in RARE_LAYOUTS if len(layout) >= len(usual) and (has_heads(layout) or not needs_heads)]
     for function, layout in product((function for function in functions if function.offer.core), rare):
-        for attempt in ways(own, replace(request, layout=layout), function):
-            for reading in (attempt, *other_readings(attempt)):
+        for attempt in try_layouts(own, replace(request, layout=layout), function):
+            for reading in (attempt, *read_otherwise(attempt)):
                 if is_right(reading) or is_right(reading, masks=(*reading.case.recipe.rules.masks, Causal())):
                     return reading
     return None
 
 
-def says_nothing(case: Case, output: Array) -> bool:
+def is_trivial(case: Case, output: Array) -> bool:
     """Return whether an output is all zeros, or one of the inputs."""
     inputs = (case.given.q, case.given.k, case.given.v, case.given.x)
     return not output.any() or any(np.array_equal(output, array) for array in inputs if array is not None)
@@ -298,13 +309,13 @@ def is_right(tried: Tried, **rules: Any) -> bool:
     return not differs(output, stages, min(digits_of(tried.caller, tried.answer), 24))
 
 
-def other_readings(tried: Tried) -> Iterator[Tried]:
-    """Read what the call returned in other ways: another part of it as the output, or the output in another layout."""
+def read_otherwise(tried: Tried) -> Iterator[Tried]:
+    """Read what a call returned in other ways: with another part of it as the output, or in another layout."""
     caller, case, output = tried.caller, tried.case, tried.answer.output
     shape = expected(case)["output"].shape
     if output is None or (output.shape == shape and not (tried.answer.stages and caller.offer.core)):
         return
-    parts = caller.returned(case)
+    parts = caller.call_for_arrays(case)
     if caller.offer.core:
         yield from read_layouts(tried, parts, shape)
         return
@@ -316,7 +327,7 @@ def other_readings(tried: Tried) -> Iterator[Tried]:
 
 
 def read_layouts(tried: Tried, parts: Mapping[str, Array], shape: Shape) -> Iterator[Tried]:
-    """Yield each part of an answer in each layout that converts to `shape`, except as it was read first."""
+    """Yield each part of an answer in each layout that converts to `shape`, except the first reading."""
     caller, case = tried.caller, tried.case
     usual = (next(iter(parts), ""), caller.layout)
     for part, array in parts.items():
@@ -332,7 +343,7 @@ def digits_of(caller: Caller, answer: Answer) -> int:
 
     For half-precision inputs, subtract two bits: logits of about 6 are rounded too, which changes weights by as much.
     """
-    of_inputs = DIGITS[caller.dtype] - (LOGITS if is_half(caller) else 0)
+    of_inputs = DIGITS[caller.dtype] - (LOST_BITS if is_half(caller) else 0)
     return min(DIGITS.get(answer.dtype, 53), of_inputs, caller.request.digits)
 
 
@@ -341,38 +352,39 @@ def is_half(caller: Caller) -> bool:
 
 
 def ask_every_question(caller: Caller, function: Bound, quick: bool) -> Seen:
-    """Run every case that the dtype can resolve, with inputs rounded to that dtype, and return all answers."""
+    """Run every case for which the dtype is precise enough, with inputs rounded to it, and return all answers."""
     start, seen = process_time(), list[CaseAnswer]()
-    for exact in cases(caller, function, quick):
+    for exact in list_cases(caller, function, quick):
         is_slow = caller.library.name == "jax" and process_time() - start > MOST_COMPILING
         if is_beyond_dtype(caller, exact) or (exact.optional and is_slow):
             continue
-        case = rounded(exact, caller)
+        case = round_inputs(exact, caller)
         answer = answer_if_offered(caller, case) if case.unpromised else caller(case)
-        seen.append((case, of_kept_queries(caller, case, answer)))
+        seen.append((case, accept_padding_queries(caller, case, answer)))
     return seen
 
 
-def of_kept_queries(caller: Caller, case: Case, answer: Answer) -> Answer:
+def accept_padding_queries(caller: Caller, case: Case, answer: Answer) -> Answer:
     """Replace the outputs of padding queries with the expected ones, if all other queries are right.
 
     In self-attention these outputs are never used, and many functions hide all keys from padding queries.
     """
     padding = next((mask for mask in case.recipe.rules.masks if isinstance(mask, Padding)), None)
-    if answer.output is None or padding is None or case.question not in PADDED:  # not for requested padding
+    if answer.output is None or padding is None or case.question not in PADDED:  # requested padding is compared in full
         return answer
     right, setup = expected(case), setup_of(case)
     if setup.rows != setup.keys or answer.output.shape != right["output"].shape:
         return answer
-    kept = find_visible_keys(padding, setup).reshape(setup.batch, *(1,) * (answer.output.ndim - len("btm")), setup.rows)
-    patched = replace(answer, output=np.where(kept[..., None], answer.output, right["output"]))
+    head_axes = (1,) * (answer.output.ndim - len("btm"))
+    is_token = find_visible_keys(padding, setup).reshape(setup.batch, *head_axes, setup.rows)
+    patched = replace(answer, output=np.where(is_token[..., None], answer.output, right["output"]))
     return patched if is_near(caller, patched, right) else answer
 
 
 def with_its_scale(caller: Caller, case: Case) -> Caller:
     """Return a caller that passes the scale as the function expects it: some divide by it instead of multiplying.
 
-    A function that applies the scale twice is recognized too.
+    A function that applies the scale twice also shows how it expects the scale.
     """
     offer = caller.offer
     if not offer.takes("scale"):
@@ -392,7 +404,7 @@ def with_its_scale(caller: Caller, case: Case) -> Caller:
 def with_its_window(caller: Caller, function: Bound) -> Caller:
     """Return a caller that passes a window as the function expects it: as a pair, or as a number of keys.
 
-    With a causal mask, no number that includes the query's own key is tried: it may as well be a mistake.
+    With a causal mask, numbers that include the query's own key are not tried, because they may be a mistake.
     """
     counts = WINDOWS if caller.offer.takes("window") else ()
     others = [replace(caller, offer=replace(caller.offer, counted=count)) for count in counts
@@ -410,12 +422,12 @@ def with_its_window(caller: Caller, function: Bound) -> Caller:
 
 
 def find_window_case(caller: Caller, function: Bound) -> Case | None:
-    """Return the first case with a window on both sides, or on one, depending on how the caller counts keys."""
+    """Return the first case whose window is on both sides of a query, or before it, as the caller counts keys."""
     both_sides = (caller.offer.counted or KEYS_WITH_OWN).both_sides
-    windows = ((case, mask) for case in cases(caller, function, quick=True) for mask in case.recipe.rules.masks
+    windows = ((case, mask) for case in list_cases(caller, function, quick=True) for mask in case.recipe.rules.masks
                if isinstance(mask, Window))  # fmt: skip
     fitting = (case for case, window in windows if (window.left == window.right) is both_sides)
-    return next((rounded(case, caller) for case in fitting), None)
+    return next((round_inputs(case, caller) for case in fitting), None)
 
 
 def is_near(caller: Caller, answer: Answer, stages: Mapping[str, Any]) -> bool:
@@ -424,15 +436,15 @@ def is_near(caller: Caller, answer: Answer, stages: Mapping[str, Any]) -> bool:
 
 
 def answer_if_offered(caller: Caller, case: Case) -> Answer:
-    """Return the answer to an unpromised case, or an error if the function does not offer that feature.
+    """Return the answer to a case whose feature has no keyword, or an error if the function lacks the feature.
 
-    A mask per example is tried with several axis orders.
+    A mask per example is tried with different axes.
     """
     if case.recipe.groups != case.recipe.heads:
         return answer_with_shared_heads(caller, case)
     usual = caller.masking.axes
     if usual not in AXES:
-        return Answer(None, error=f"its mask is [{usual}]")
+        return Answer(None, error=f"its mask has the axes [{usual}]")
     answers = list[Answer]()
     for axes in ("t s", "b 1 t s", "b t s") if usual == "t s" else (usual,):
         answer = answer_of_right_shape(replace(caller, masking=replace(caller.masking, axes=axes)), case)
@@ -445,7 +457,7 @@ def answer_if_offered(caller: Caller, case: Case) -> Answer:
 def answer_with_shared_heads(caller: Caller, case: Case) -> Answer:
     """Return the answer with grouped key/value heads if it is right, or wrong in a known way, else an error.
 
-    Code that does not support grouped key/value heads may reshape them arbitrarily, so its answer means nothing.
+    Any other answer means nothing: code that does not support grouped heads may reshape them arbitrarily.
     """
     answer = answer_of_right_shape(caller, case)
     if answer.output is None or is_near(caller, answer, expected(case)):
@@ -453,7 +465,7 @@ def answer_with_shared_heads(caller: Caller, case: Case) -> Answer:
     changes = [change for name in SHARED_WRONGLY for change in mistake(name).changes]
     wrong = (predicted(change(case.recipe), case.given) for change in changes)
     is_known = any(stages is not None and is_near(caller, answer, stages) for stages in wrong)
-    return answer if is_known else Answer(None, error=OTHERWISE)
+    return answer if is_known else Answer(None, error=NO_SHARED_HEADS)
 
 
 def answer_of_right_shape(caller: Caller, case: Case) -> Answer:
@@ -468,7 +480,7 @@ def is_beyond_dtype(caller: Caller, case: Case) -> bool:
     return tiny or (case.question == "large inputs" and is_half(caller))
 
 
-def rounded(case: Case, caller: Caller) -> Case:
+def round_inputs(case: Case, caller: Caller) -> Case:
     """Return the case with inputs that the caller's dtype represents exactly, so that rounding them changes nothing."""
     if caller.dtype == "float64":
         return case

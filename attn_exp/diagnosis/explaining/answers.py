@@ -1,7 +1,8 @@
 """Explain wrong outputs by the mistakes that reproduce them, or else by the first stage that differs.
 
-`Answers` holds the answers of a function and tries `EXPLANATIONS` on them, one after the other: a mistake explains the
-answers if computing attention with it gives all of them. If none does, `locate` says where to look.
+`Answers` tries `EXPLANATIONS` on the answers of a function, one after the other: a mistake explains the answers if
+attention with this mistake gives all of them. If no mistake does, `locate` says where to look. A *candidate* is one
+mistake, or several together, that may explain the answers.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ FEW_TOKENS = ("values", "unequal lengths", "another length", EQUAL, "whole numbe
 MAX_ROUNDING = 0.2
 """An output is inconclusive if rounding may exceed this fraction of its largest number."""
 MAX_BASES = 3
-"""Number of explanations of the unmasked cases that are combined with mask mistakes."""
+"""Number of explanations of the cases without additional masks that are combined with mistakes in masks."""
 MOSTLY_NAN = 0.5
 """Outputs count as mostly NaN if in over half of them fewer than half of the numbers are finite."""
 MAX_DISTANCE = 32.0
@@ -80,13 +81,17 @@ UNEXPLAINED = "no known mistake explains it"
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """Cases with a function's answers, `seen`, wrong ones first.
+    """The right and wrong answers of a function, and calls that get more of them.
 
-    Answers are compared to `digits` bits: those of the function's dtype, or fewer. `dtype` names the dtype with this
-    precision, "own" for the function's. Inputs have `input_digits` bits. `across_calls` lists mistakes that show only
-    across calls. `ask` runs fresh cases, whose answers an explanation must reproduce too; `ask_equal` runs a case whose
-    scores are all equal. `crossed` are wrong answers to keys of another input, which tell apart mistakes that give
-    the same answers otherwise.
+    - `seen`: the cases with their answers, wrong ones first. An explanation must not contradict any of them.
+    - `digits`: the bits to which answers are compared: those of the function's dtype, or fewer (see `views`).
+    - `dtype`: the dtype with this precision, or "own" for the function's dtype.
+    - `input_digits`: the bits of the inputs.
+    - `across_calls`: mistakes that the checks of behaviour found, because they show only across calls.
+    - `ask`: runs fresh cases, which have other sizes and numbers. An explanation must reproduce their answers too.
+    - `ask_equal`: runs a case whose scores are all equal.
+    - `wrong_with_memory`: the wrong answers to keys of another input. They decide between mistakes that explain the
+      other answers equally well.
     """
 
     seen: Seen
@@ -96,7 +101,7 @@ class Answers:
     dtype: str = "own"
     ask: Callable[[], Seen] = tuple
     ask_equal: Callable[[], CaseAnswer | None] = lambda: None
-    crossed: Seen = ()
+    wrong_with_memory: Seen = ()
 
     fitted: dict[object, float | None] = field(default_factory=dict)
     """Numbers fitted to the answers, shared by all views."""
@@ -104,9 +109,9 @@ class Answers:
     """Cache of `compare`: several explanations compare one candidate with the same answers."""
 
     def views(self, first: bool) -> Iterator[Answers]:
-        """Yield the answers at their own precision and, if `first`, at that of float32 and of half precision too.
+        """Yield the answers compared at their own precision and, if `first`, also at float32 and half precision.
 
-        A view in which every answer is right is skipped: two mistakes that cancel each other would "explain" it.
+        A precision at which every answer is right is skipped: two mistakes that cancel each other would "explain" it.
         """
         single = "float32" if self.digits > SINGLE else ""
         coarser = (single, find_half_dtype([answer for _, answer in self.seen[:4]])) if first else ()
@@ -124,7 +129,7 @@ class Answers:
         return not explanation.dear or (self.has_known_shape and has_time())
 
     @cached_property
-    def single(self) -> list[Candidate]:
+    def single_mistakes(self) -> list[Candidate]:
         """All candidates with one mistake."""
         return [
             *list_mistakes([case for case, _ in self.seen]),
@@ -137,7 +142,7 @@ class Answers:
     def has_known_shape(self) -> bool:
         """Whether attention, right or with one mistake, gives an output of this shape."""
         case, answer = self.seen[0]
-        recipes = (case.recipe, *(candidate.change(case) for candidate in self.single))
+        recipes = (case.recipe, *(candidate.change(case) for candidate in self.single_mistakes))
         predictions = (predicted(recipe, case.given) for recipe in recipes)
         return answer.output is None or any(
             stages is not None and stages["output"].shape == answer.output.shape for stages in predictions
@@ -167,12 +172,12 @@ class Answers:
         return count
 
     def compare(self, candidate: Candidate, case: Case, answer: Answer) -> int:
-        """Return 1 if a candidate reproduces an answer, 0 if the answer is inconclusive, -1 if it contradicts it."""
+        """Return 1 if a candidate reproduces an answer, -1 if it contradicts it, 0 if the answer is inconclusive."""
         output, digits = answer.output, self.digits
         if output is None:
             return 0
         stages = predicted(candidate.change(case), self.get_inputs(case))
-        if stages is None:  # either both fail on these shapes, or only the candidate does
+        if stages is None:  # the candidate fails on these shapes
             return 0 if output.shape != expected(case)["output"].shape else -1
         # rounding may exceed the output if weights have a vanishing sum, or with logits of 1e9
         is_rough = tolerance(stages, digits) > MAX_ROUNDING * np.abs(np.nan_to_num(stages["output"])).max(initial=1e-30)
@@ -185,7 +190,10 @@ class Answers:
         return int(is_conclusive and not is_blind(stages))
 
     def get_inputs(self, case: Case) -> Given:
-        """Return a case's inputs; large ones in float32, where exp overflows sooner, if the function got float32."""
+        """Return the inputs of a case.
+
+        Large inputs are in float32 if those of the function were: exp overflows sooner in float32.
+        """
         if case.question != LARGE or self.input_digits != SINGLE or case.given.q is None:
             return case.given
         return case.in_float32
@@ -209,7 +217,7 @@ class Answers:
         return self.ask()
 
     def keep_nearest(self, candidates: list[Candidate]) -> list[Candidate]:
-        """Keep the candidates nearest to wrong float64 answers, which tell a fill of 1e-12 from 0."""
+        """Keep the candidates nearest to the wrong answers; float64 answers distinguish a fill of 1e-12 from 0."""
         if len(candidates) < 2 or self.digits < DIGITS["float64"]:
             return candidates
         seen = [*self.wrong, *self.fresh]
@@ -217,15 +225,17 @@ class Answers:
         limit = MAX_DISTANCE * min(errors) + 2.0**-50
         return [candidate for candidate, error in zip(candidates, errors, strict=True) if error <= limit]
 
-    def one_mistake(self) -> Explained | None:
-        fitting = [candidate for candidate in self.single if self.is_explained_by(candidate)]
-        uncrossed = [candidate for candidate in fitting if self.count_reproduced(candidate, self.crossed) >= 0]
-        return choose_best(self.keep_nearest(uncrossed or fitting))
+    def find_one_mistake(self) -> Explained | None:
+        fitting = [candidate for candidate in self.single_mistakes if self.is_explained_by(candidate)]
+        confirmed = [
+            candidate for candidate in fitting if self.count_reproduced(candidate, self.wrong_with_memory) >= 0
+        ]
+        return choose_best(self.keep_nearest(confirmed or fitting))
 
-    def two_mistakes(self) -> Explained | None:
+    def find_two_mistakes(self) -> Explained | None:
         if self.are_mostly_nan:
             return None
-        pairs = itertools.takewhile(lambda _: has_time(), pair_mistakes(self.single, self.seen))
+        pairs = itertools.takewhile(lambda _: has_time(), pair_mistakes(self.single_mistakes, self.seen))
         return choose_best([pair for pair in pairs if self.is_explained_by(pair)])
 
     @cached_property
@@ -234,42 +244,47 @@ class Answers:
         outputs = [answer.output for _, answer in self.wrong if answer.output is not None]
         return bool(np.mean([np.isfinite(output).mean() < MOSTLY_NAN for output in outputs] or [True]) > MOSTLY_NAN)
 
-    def several_mistakes(self) -> Explained | None:
-        """Find mistakes, at most one per part of attention, in cases without additional masks; then one in masks."""
+    def find_several_mistakes(self) -> Explained | None:
+        """Combine mistakes, at most one per part of attention; if cases have additional masks, also one in masks."""
         plain, masked = self.split_by_masks(self.seen)
         wrong = sorted(failing(plain, self.digits), key=lambda pair: pair[0].question not in FEW_TOKENS)
         if not wrong or self.are_mostly_nan:
             return None
         seen = [*wrong, *(pair for pair in plain if pair not in wrong)]
         unmasked = replace(self, seen=seen, ask=lambda: self.split_by_masks(self.fresh)[0])
-        bases = [candidate for candidate in self.single if masked and unmasked.is_explained_by(candidate)]
-        combinations = combine_parts(self.single, wrong[0], self.ask_equal())
+        bases = [candidate for candidate in self.single_mistakes if masked and unmasked.is_explained_by(candidate)]
+        combinations = combine_parts(self.single_mistakes, wrong[0], self.ask_equal())
         combinations = itertools.takewhile(lambda _: has_time(), combinations)
         bases += [candidate for candidate in combinations if unmasked.is_explained_by(candidate)]
         return self.add_mask_mistake(bases, masked)
 
     def split_by_masks(self, seen: Seen) -> tuple[Seen, Seen]:
-        """Return the cases with the same masks as the plainest one, and those with additional masks."""
+        """Split cases into those with only the requested masks, as in the case "values", and those with more masks."""
         usual = next((case for case, _ in self.seen if case.question == "values"), self.seen[0][0]).recipe.rules.masks
         plain = [(case, answer) for case, answer in seen if case.recipe.rules.masks == usual]
         return plain, [(case, answer) for case, answer in seen if case.recipe.rules.masks != usual]
 
     def add_mask_mistake(self, bases: Sequence[Candidate], masked: Seen) -> Explained | None:
-        """Return the best candidate that reproduces every answer: a base alone, or combined with a mask mistake.
+        """Return the best candidate that reproduces every answer: a base by itself, or with a mask mistake added.
 
-        Every base reproduces the answers without additional masks. The simplest combinations are tried first.
+        Bases are candidates that reproduce the answers without additional masks. The simplest combinations come first.
         """
         found = choose_best(self.keep_if_masks_show(bases, masked))
         if found is not None or not masked or not bases:
             return found
-        # a common fill, one mask mistake, an inverted mask with that fill, an inverted mask with another mistake
+        # in this order: a common fill, one mask mistake, an inverted mask with that fill or with another mistake
         fewest = min(len(base.names) for base in bases)
         likeliest = sorted((base for base in bases if len(base.names) == fewest), key=rank)[:MAX_BASES]
-        mask_mistakes = [one for one in self.single if mistakes.mistake(one.names[0]).group == "masks"]
-        inversions = [one for one in mask_mistakes if one.names == (INVERTED,)]
+        mask_mistakes = [
+            candidate for candidate in self.single_mistakes if mistakes.mistake(candidate.names[0]).group == "masks"
+        ]
+        inversions = [candidate for candidate in mask_mistakes if candidate.names == (INVERTED,)]
         filled = [combine((inversion, LARGE_FILL)) for inversion in inversions]
         with_another = [
-            combine((inversion, one)) for inversion in inversions for one in mask_mistakes if one != inversion
+            combine((inversion, candidate))
+            for inversion in inversions
+            for candidate in mask_mistakes
+            if candidate != inversion
         ]
         for additions in ([LARGE_FILL], mask_mistakes, filled, with_another):
             combined = [combine((base, addition)) for base in likeliest for addition in additions]
@@ -286,24 +301,26 @@ class Answers:
             if self.is_explained_by(candidate) and (not wrong or self.count_reproduced(candidate, wrong) > 0)
         ]
 
-    def setting_that_fits(self) -> Explained | None:
+    def find_setting(self) -> Explained | None:
         settings = [(words, everywhere(change)) for words, change in list_other_settings(self.seen[0][0].recipe)]
         for words, change in (*settings, ("scale=true", use_default_scale)):
             if self.is_explained_by(Candidate((words,), change)):
-                return self.batch_mixed() or Explained(setting=words, change=change)  # a mixed batch explains more
+                return self.find_mixed_batch() or Explained(setting=words, change=change)  # a mixed batch explains more
         return None
 
-    def between_calls(self) -> Explained | None:
+    def find_mistake_across_calls(self) -> Explained | None:
         names = [name for name in self.across_calls if name in ("dropout_on", "not_deterministic", "mask_stale")]
         return Explained((names[0],)) if names else None
 
-    def batch_mixed(self) -> Explained | None:
+    def find_mixed_batch(self) -> Explained | None:
         return Explained(("batch_mixed",)) if "batch_mixed" in self.across_calls else None
 
-    def tail_dropped(self) -> Explained | None:
+    def find_dropped_tail(self) -> Explained | None:
         """Return "tail_dropped" if the function ignores the last key or query, or those after the last whole block."""
-        outputs = [(case, one.output) for case, one in self.seen if case.question != LARGE and one.output is not None]
-        outputs.sort(key=lambda pair: pair[1].size)  # a small case that no count fits spares the large ones
+        outputs = [
+            (case, answer.output) for case, answer in self.seen if case.question != LARGE and answer.output is not None
+        ]
+        outputs.sort(key=lambda pair: pair[1].size)  # if no count fits the smallest case, skip the others
         for count in (count_keys, count_queries):
             fits_smallest = bool(outputs) and count(*outputs[0], self.digits)[1] >= 0
             counts = [count(case, output, self.digits) for case, output in outputs if fits_smallest]
@@ -313,13 +330,13 @@ class Answers:
 
 
 EXPLANATIONS = (
-    Explanation(Answers.between_calls, turn=0),
-    Explanation(Answers.one_mistake),
-    Explanation(Answers.setting_that_fits),
-    Explanation(Answers.tail_dropped, rare=True),
-    Explanation(Answers.several_mistakes, rare=True, dear=True),
-    Explanation(Answers.two_mistakes, rare=True, dear=True),
-    Explanation(Answers.batch_mixed, turn=3),
+    Explanation(Answers.find_mistake_across_calls, turn=0),
+    Explanation(Answers.find_one_mistake),
+    Explanation(Answers.find_setting),
+    Explanation(Answers.find_dropped_tail, rare=True),
+    Explanation(Answers.find_several_mistakes, rare=True, dear=True),
+    Explanation(Answers.find_two_mistakes, rare=True, dear=True),
+    Explanation(Answers.find_mixed_batch, turn=3),
 )
 
 
@@ -356,7 +373,7 @@ def are_whole_blocks(counts: Sequence[tuple[int, int]]) -> bool:
 
 
 def count_keys(case: Case, output: Array, digits: int) -> tuple[int, int]:
-    """Return the number of keys, and how many leading keys suffice to give this output; -1 if no count does."""
+    """Return the number of keys, and the number of leading keys that would give this output; -1 if no number does."""
     total = expected(case)["masked"].shape[-1]
     if not differs(output, expected(case), digits):
         return total, total
@@ -370,7 +387,10 @@ def count_keys(case: Case, output: Array, digits: int) -> tuple[int, int]:
 
 
 def count_queries(case: Case, output: Array, digits: int) -> tuple[int, int]:
-    """Return the number of queries, and how many leading ones are right while the rest are one constant, such as 0."""
+    """Return the number of queries, and the number of leading queries that are right; -1 if no number fits.
+
+    The outputs of all other queries must have the same constant value, such as 0.
+    """
     stages, right = expected(case), expected(case)["output"]
     total = right.shape[-2]
     for count in range(total, 0, -1) if output.shape == right.shape else ():
@@ -382,9 +402,10 @@ def count_queries(case: Case, output: Array, digits: int) -> tuple[int, int]:
 
 
 def is_nearer(output: Array, stages: Arrays, case: Case, digits: int) -> bool:
-    """Return whether the candidate is nearer to a wrong output than the expected output is.
+    """Return whether a candidate is less than half as far from a wrong output as the expected output is.
 
-    Logits of -50 in place of -inf widen the tolerance, and could "explain" an output that is not quite right.
+    Without this condition, logits of -50 in place of -inf could "explain" any small error, because they widen the
+    tolerance.
     """
     right = expected(case)
     if right["output"].shape != output.shape or not differs(output, right, digits):
@@ -404,8 +425,9 @@ def is_nearer(output: Array, stages: Arrays, case: Case, digits: int) -> bool:
 class Located(NamedTuple):
     """What is known about wrong answers that no mistake explains.
 
-    `stage` is the first stage that differs: `logits` (for everything that produces them), `masked`, `weights` or
-    `context`; empty if unknown. `message` is one or more sentences for the user.
+    - `stage`: the first stage that differs: `logits` (which includes everything before them), `masked`, `weights` or
+      `context`; empty if it is unknown.
+    - `message`: text for the user.
     """
 
     stage: str = ""
@@ -413,7 +435,7 @@ class Located(NamedTuple):
 
 
 def locate(seen: Seen, wrong: Seen) -> Located:
-    """Return which cases are wrong, and the stage in which the mistake must be."""
+    """Describe which cases are wrong, and find the stage that contains the mistake."""
     outputs = [answer.output for _, answer in seen if answer.output is not None and answer.output.size]
     if outputs and all(not output.any() for output in outputs):
         return Located("", f"zeros for every input; {UNEXPLAINED}")
@@ -445,9 +467,9 @@ def locate_by_cases(wrong_questions: set[str], seen: Seen) -> Located:
     if wrong_questions <= {*ABOUT_MASKS, *INDIVIDUAL_MASKS}:
         return Located("masked")
     if EQUAL in wrong_questions:
-        return Located("", f". With {EQUAL} outputs are wrong too: look at masks, softmax, and how heads are combined")
+        return Located("", f". With {EQUAL}, outputs are wrong too: look at masks, softmax, and how heads are combined")
     if any(
         case.question == EQUAL and expected(case)["v"].any() for case, _ in seen
     ):  # zero values would hide the weights
-        return Located("logits", f". With {EQUAL} outputs are right, so look at the logits")
+        return Located("logits", f". With {EQUAL}, outputs are right, so look at the logits")
     return Located()

@@ -1,8 +1,8 @@
-"""The smallest input that still fails: few tokens, heads and dimensions, integer values, shown stage by stage.
+"""Find the smallest input that still fails, with few tokens, heads and dimensions, and show it stage by stage.
 
-`smallest_wrong` takes the wrong cases and returns the first of the smaller cases that is wrong too, with its answer;
-`show_smallest` formats both as code to paste and as stages. `collect_answers` packs answers for `answers.py`, with
-fresh calls that an explanation must reproduce as well.
+`find_smallest_wrong` runs smaller versions of a wrong case and returns the first that is wrong too, with its answer.
+`show_smallest` formats it as code to paste and as stages. `collect_answers` returns the `Answers` to explain, together
+with fresh calls.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ DRAWS_PER_SIZE = 4
 MAX_CALLS = 400
 """Maximum number of smaller cases to run in search of one that fails."""
 MAX_DIGITS = 20
-"""Maximum number of bits to which a small case is compared, so that the printed numbers differ visibly."""
+"""Maximum number of bits to which a small case is compared: a smaller error would not be visible when printed."""
 FRESH_SIZES = ((5, 13, 3), (12, 5, 10), (7, 7, 6), (2, 4, 2), (3, 3, 12))
-"""Queries, keys and head size of cases that confirm an explanation; a single row or key would broadcast."""
+"""Queries, keys and head size of fresh cases. None has a single query or key, whose array would broadcast."""
 MAX_FRESH = 5
-"""Number of wrong cases that are run again with these sizes."""
+"""Maximum number of wrong cases that are run again with these sizes."""
 IMPORTS = {"numpy": "import numpy as np", "torch": "import torch", "jax": "import jax.numpy as jnp"}
 CONSTRUCTORS = {"numpy": "np.array", "torch": "torch.tensor", "jax": "jnp.array"}
 STAGES_SHOWN = ("q", "k", "v", "scores", "logits", "masked", "weights", "context", "output")
@@ -57,12 +57,12 @@ PRECEDING = {"masked": "logits", "output": "context"}
 """Stages that are skipped if they equal the one before."""
 
 
-def smallest_wrong(caller: Caller, function: Bound, wrong: Seen, digits: int) -> CaseAnswer | None:
-    """Return the smallest variant of the first wrong case that is wrong too, with its answer; None if none is found."""
+def find_smallest_wrong(caller: Caller, function: Bound, wrong: Seen, digits: int) -> CaseAnswer | None:
+    """Return the smallest version of the first wrong case that is wrong too, with its answer, or None."""
     if function.inside is not None:
         return None
     case, _ = wrong[0]
-    for small in islice(yield_smaller_cases(case, caller), MAX_CALLS):
+    for small in islice(list_smaller_cases(case, caller), MAX_CALLS):
         answer = caller(small)
         if answer.output is not None and differs(answer.output, expected(small), min(digits, MAX_DIGITS)):
             return small, answer
@@ -72,14 +72,14 @@ def smallest_wrong(caller: Caller, function: Bound, wrong: Seen, digits: int) ->
 def show_smallest(
     own: OwnFunction, caller: Caller, small: Case, answer: Answer, change: Change | None, digits: int
 ) -> Smallest:
-    """Return the smallest case as code to paste, with its stages; `change` is the mistake that explains it, if any."""
+    """Return the smallest case as code to paste, with its stages; `change` is the mistake that explains it, or None."""
     return replace(
         format_call(own, caller, small, answer), stages=compare_stages(small, answer, change, min(digits, MAX_DIGITS))
     )
 
 
 def run_fresh_cases(caller: Caller, function: Bound, wrong: Seen) -> list[CaseAnswer]:
-    """Run the wrong cases again with other sizes and numbers; an explanation must reproduce the new answers too."""
+    """Run the wrong cases again with other sizes and inputs; an explanation must reproduce these answers too."""
     cases: list[Case] = []
     compiles_per_size = caller.library.name == "jax"  # JAX compiles again for each size
     for case in list({case.question: case for case, _ in wrong}.values())[: 2 if compiles_per_size else MAX_FRESH]:
@@ -87,35 +87,35 @@ def run_fresh_cases(caller: Caller, function: Bound, wrong: Seen) -> list[CaseAn
             cases += redraw_tokens(case)
         else:
             resized = (resize_case(case, caller, *sizes) for sizes in FRESH_SIZES[: 2 if compiles_per_size else None])
-            cases += [fitting for fitting in resized if fitting is not None]
+            cases += [fresh_case for fresh_case in resized if fresh_case is not None]
     return [(case, caller(case)) for case in cases]
 
 
 def redraw_tokens(case: Case) -> Iterator[Case]:
-    """Yield a layer's case with other tokens: first as many as before, then, unless its masks fix the size, fewer."""
+    """Yield a layer's case with new random tokens; unless a mask fixes their number, also with fewer tokens."""
     assert case.given.x is not None
     batch, rows, width = case.given.x.shape
-    masks = case.recipe.rules.masks
-    has_size = any(isinstance(mask, Allowed) or np.size(getattr(mask, "lengths", 0)) > 1 for mask in masks)
-    sizes = [(batch, rows)] if has_size else [(batch, rows), (1, 5), (3, 4)]
+    is_fixed = any(isinstance(mask, Allowed) or np.size(getattr(mask, "lengths", 0)) > 1
+                   for mask in case.recipe.rules.masks)  # fmt: skip
+    sizes = [(batch, rows)] if is_fixed else [(batch, rows), (1, 5), (3, 4)]
     scale = max(np.abs(case.given.x).mean(), 1e-3)
     for seed, (example_count, length) in enumerate(sizes):
         rng, memory = np.random.default_rng([17, seed]), case.given.memory
         x = rng.standard_normal((example_count, length, width)) * scale
-        if memory is not None:  # same batch size, and the same difference between memory length and length of x
+        if memory is not None:  # keep the difference between its length and that of x
             keys = max(1, length + memory.shape[1] - rows)
             memory = rng.standard_normal((example_count, keys, memory.shape[2])) * scale
         yield replace(case, given=replace(case.given, x=x, memory=memory))
 
 
 def resize_case(case: Case, caller: Caller, rows: int, keys: int, size: int) -> Case | None:
-    """Return a case with random inputs of about these sizes; None if its rules do not fit them."""
+    """Return the case with random inputs of about these sizes; None if the rules of the case do not fit them."""
     sizes = setup_of(case)
     if case.given.x is not None or sizes.rows == sizes.keys:
         rows = keys
     if not all(covers_sizes(mask, rows, keys) for mask in case.recipe.rules.masks):
         rows, keys = min(rows, sizes.rows), min(keys, sizes.keys)
-    if caller.is_made or any(position.misfit(size) for position in case.recipe.positions):
+    if caller.is_object or any(position.misfit(size) for position in case.recipe.positions):
         size = sizes.size
     resized = make_small_case(case, (sizes.heads, sizes.groups, rows, keys, size), caller.request, 0, keeps_scale=True)
     return resized if is_valid_case(resized) else None
@@ -129,13 +129,13 @@ def is_valid_case(case: Case) -> bool:
     return not is_misfit and not sees_nothing(expected(case)["masked"]).any()
 
 
-def yield_smaller_cases(case: Case, caller: Caller) -> Iterator[Case]:
-    """Yield cases like this one with fewer tokens, heads and dimensions, those with the smallest q, k and v first."""
+def list_smaller_cases(case: Case, caller: Caller) -> Iterator[Case]:
+    """Yield cases like this one with fewer tokens, heads and dimensions, the smallest first."""
     sizes = setup_of(case)
     heads_to_try = {1, 2, sizes.heads} if can_choose_heads(caller) else {sizes.heads}
-    head_sizes = {sizes.size} if caller.is_made else {1, 2, 4}
+    head_sizes = {sizes.size} if caller.is_object else {1, 2, 4}
     choices = product(heads_to_try, range(1, 5), range(1, 5), head_sizes)
-    # the count of numbers in q, k and v comes first, so that sorting puts the smallest cases first
+    # sorted by the number of elements in q, k and v
     counted = [(heads * (rows + 2 * keys) * size, heads, rows, keys, size) for heads, rows, keys, size in choices]
     for _, heads, rows, keys, size in sorted(counted):
         if can_have_sizes(case, heads, rows, keys, size):
@@ -169,14 +169,14 @@ def covers_sizes(mask: Mask, rows: int, keys: int) -> bool:
 def make_small_case(
     case: Case, sizes: tuple[int, int, int, int, int], request: Request, seed: int, keeps_scale: bool = False
 ) -> Case:
-    """Return a case of these sizes with integer inputs 0 to 3.
+    """Return a case of these sizes with the rules of `case`, and with random integers from 0 to 3 as inputs.
 
     Args:
-        case: the case whose rules and kind of inputs it gets.
-        sizes: numbers of heads, key/value heads, queries and keys, and the head size.
-        request: tells how queries and keys are aligned.
-        seed: of the random generator.
-        keeps_scale: draw normal numbers instead, with the batch size and magnitude of the case.
+        case: a case of q, k and v, or of x and matrices.
+        sizes: the numbers of heads, key/value heads, queries and keys, and the head size.
+        request: determines how queries and keys are aligned.
+        seed: the seed of the random generator.
+        keeps_scale: draw normal numbers instead, with the batch size and magnitude of `case`.
     """
     heads, groups, rows, keys, size = sizes
     recipe = replace(case.recipe, rules=resize_rules(case, sizes, request), heads=heads, groups=groups)
@@ -186,8 +186,8 @@ def make_small_case(
         return rng.standard_normal(shape) if keeps_scale else rng.integers(0, 4, shape).astype(np.float64)
 
     batch = setup_of(case).batch if keeps_scale else 1
-    queries = case.given.q if case.given.x is None else case.given.x  # or the x from which they are computed
-    scale = float(np.abs(queries).mean()) or 1.0 if keeps_scale and queries is not None else 1.0
+    old_inputs = case.given.q if case.given.x is None else case.given.x
+    scale = float(np.abs(old_inputs).mean()) or 1.0 if keeps_scale and old_inputs is not None else 1.0
     if case.given.x is None:
         q_shape, k_shape = (batch, heads, rows, size), (batch, groups, keys, size)
         return replace(case, recipe=recipe, given=Given(draw(*q_shape) * scale, draw(*k_shape), draw(*k_shape)))
@@ -201,7 +201,7 @@ def make_small_case(
 
 
 def resize_rules(case: Case, sizes: tuple[int, int, int, int, int], request: Request) -> Rules:
-    """Return the rules of a case for other sizes: masks and scores cut down, default scale and offset adjusted."""
+    """Return the rules of a case for other sizes: cut masks and scores down, adjust a default scale and the offset."""
     heads, _, rows, keys, size = sizes
     old_sizes, rules = setup_of(case), case.recipe.rules
     masks = tuple(cut_down(mask, (heads, rows, keys), old_sizes.keys) for mask in rules.masks)
@@ -212,9 +212,9 @@ def resize_rules(case: Case, sizes: tuple[int, int, int, int, int], request: Req
 
 
 def cut_down(rule: Any, sizes: tuple[int, int, int], old_keys: int) -> Any:
-    """Cut a mask or score rule down to these heads, queries and keys; originally there were `old_keys`.
+    """Cut a mask or score rule down to these numbers of heads, queries and keys; the case had `old_keys` keys.
 
-    A mask that hid padding still hides some of the remaining keys. Masks that consist of others are cut part by part.
+    A padding mask that hid keys still hides some of the remaining ones. The parts of a combined mask are cut down too.
     """
     heads, rows, keys = sizes
     if isinstance(rule, Allowed | Added):
@@ -230,7 +230,7 @@ def cut_down(rule: Any, sizes: tuple[int, int, int], old_keys: int) -> Any:
 
 
 def format_call(own: OwnFunction, caller: Caller, case: Case, answer: Answer) -> Smallest:
-    """Return a case as code that calls the user's function, with the actual and the expected output as text."""
+    """Return the code of a call of the user's function, with its actual and its expected output as text."""
     parameters, values_by_role = caller.offer.parameters, caller.arguments(case)
     arguments = {name: values_by_role[role] for role, name in parameters.items() if role in values_by_role}
     positional = [parameters[role] for role in caller.offer.positional]
@@ -254,7 +254,7 @@ def format_call(own: OwnFunction, caller: Caller, case: Case, answer: Answer) ->
 
 
 def format_literal(array: Array, caller: Caller) -> str:
-    """Return an array as code of the caller's library."""
+    """Return the code that creates an array in the caller's library."""
     dtype = ", dtype=torch.float64" if caller.library.name == "torch" and array.dtype.kind not in "bi" else ""
     numbers = str(array.tolist()).replace(".0,", ".,").replace(".0]", ".]")
     return f"{CONSTRUCTORS[caller.library.name]}({numbers}{dtype})"
@@ -274,13 +274,14 @@ def format_array(array: Array, with_shape: bool) -> str:
     return f"{text}, of shape {list(array.shape)}" if with_shape else text
 
 
-# A case stage by stage: actual values next to the expected ones
+# A case stage by stage, with actual and expected values
 
 
 def compare_stages(case: Case, answer: Answer, change: Change | None, digits: int) -> tuple[Stage, ...]:
-    """Return the stages of a case up to the output, actual next to expected.
+    """Return the stages of a case up to the output, with actual and expected values.
 
-    The actual output is that of the function; if a mistake explains it, the other stages are computed with the mistake.
+    Only the output of a function is known. The other stages are computed with the mistake `change`, if it explains the
+    output.
     """
     right, actual = expected(case), find_actual_stages(case, answer, change, digits)
     repeated = [name for name, previous in PRECEDING.items() if np.array_equal(right[previous], right[name])]
@@ -317,42 +318,42 @@ def format_number(number: float) -> str:
     return f"{float(number) + 0.0:.4g}".replace("inf", "∞")  # adding 0.0 turns -0.0 into 0.0
 
 
-# Fresh calls of a function that answered wrongly: an explanation must reproduce their outputs too
+# The answers to explain
 
 
 def collect_answers(
     caller: Caller, tried: Tried, seen: Seen, wrong: Seen, *, digits: int, broken: Sequence[str] = (),
     small: CaseAnswer | None = None,
 ) -> Answers:  # fmt: skip
-    """Return the answers to explain, wrong ones first; `small` is the smallest wrong case, if one was found."""
+    """Return the answers to explain, wrong ones first; `small` is the smallest wrong case with its answer."""
     function, wrong_cases = tried.function, {case for case, _ in wrong}
     right = [(case, answer) for case, answer in seen if case not in wrong_cases]
 
-    @cache  # every view calls this, and each call would build a layer again
+    @cache  # called for every precision at which answers are compared, and each call may build a layer
     def ask() -> Seen:
         return [*run_fresh_cases(caller, function, select_one_input(wrong)), *([small] if small else [])]
 
     def ask_equal() -> CaseAnswer | None:
-        return ask_equal_scores(caller, function, ways_to_call.rounded(tried.case, caller), seen)
+        return ask_equal_scores(caller, function, ways_to_call.round_inputs(tried.case, caller), seen)
 
     return Answers(
         [*select_promised(wrong), *right], digits, DIGITS[caller.dtype], broken, ask=ask, ask_equal=ask_equal,
-        crossed=[(case, answer) for case, answer in wrong if case.question == CROSS],
+        wrong_with_memory=[(case, answer) for case, answer in wrong if case.question == CROSS],
     )  # fmt: skip
 
 
 def select_promised(wrong: Seen) -> Seen:
-    """Return the wrong answers to inputs that the function must support, or all wrong answers if there are none."""
+    """Return the wrong answers to cases that the function must support; all wrong answers if there are none."""
     return [(case, answer) for case, answer in select_one_input(wrong) if not case.unpromised] or wrong
 
 
 def select_one_input(wrong: Seen) -> Seen:
-    """Return the wrong answers except those to keys of another input, or all wrong answers if there are no others."""
+    """Return the wrong answers except those to keys of another input; all wrong answers if there are no others."""
     return [(case, answer) for case, answer in wrong if case.question != CROSS] or wrong
 
 
 def ask_equal_scores(caller: Caller, function: Bound, case: Case, seen: Seen) -> CaseAnswer | None:
-    """Return a case whose scores are all equal, with its answer; for a layer, its query projection is made zero."""
+    """Return a case whose scores are all equal, with its answer, or None. For a function of x, W_q is set to zero."""
     if caller.offer.core:
         return next((pair for pair in seen if pair[0].question == EQUAL), None)
     if function.inside is not None:  # the module has its own weights

@@ -30,10 +30,10 @@ from attn_exp.diagnosis.asking.offer import WIDE_LAYOUT, Offer, format_axes, has
 from attn_exp.diagnosis.asking.questions import HeadsMaker, LayerMaker, core_cases, layer_cases
 from attn_exp.diagnosis.asking.request import Request, with_settings
 from attn_exp.diagnosis.calling import conventions, ways_to_call
-from attn_exp.diagnosis.calling.behaviour import masked
+from attn_exp.diagnosis.calling.behaviour import with_mask
 from attn_exp.diagnosis.calling.call import Bound, Caller
 from attn_exp.diagnosis.explaining.answers import SINGLE
-from attn_exp.diagnosis.explaining.smallest import MAX_CALLS, format_call, make_small_case, yield_smaller_cases
+from attn_exp.diagnosis.explaining.smallest import MAX_CALLS, format_call, list_smaller_cases, make_small_case
 from attn_exp.diagnosis.judging.check import check
 from attn_exp.diagnosis.judging.check_layer import bind_readable_layer, is_layer
 from attn_exp.diagnosis.judging.parting import EMPTY_ROWS, FOLLOWS, Pair, compare_traces, find_causes
@@ -197,7 +197,7 @@ def takes_same_input(both: Both) -> bool:
 def ask_both(both: Both, common: Request, quick: bool) -> Iterator[Pair]:
     """Run each case on both, with inputs rounded to both dtypes; yield the cases that at least one answered."""
     for exact_case in cases_of_both(both, common, quick):
-        case = ways_to_call.rounded(ways_to_call.rounded(exact_case, both[0].caller), both[1].caller)
+        case = ways_to_call.round_inputs(ways_to_call.round_inputs(exact_case, both[0].caller), both[1].caller)
         if not any(ways_to_call.is_beyond_dtype(side.caller, case) for side in both):
             answers = (both[0].caller(case), both[1].caller(case))
             bits = [ways_to_call.digits_of(side.caller, answer) for side, answer in zip(both, answers, strict=True)]
@@ -236,7 +236,7 @@ def hide_one_row(case: Case) -> Case:
     sizes = setup_of(case)
     attends = np.ones((sizes.rows, sizes.keys), np.bool_)
     attends[sizes.rows // 2] = False
-    return replace(masked(case, attends), optional=True)
+    return replace(with_mask(case, attends), optional=True)
 
 
 def joint_offer(both: Both) -> Offer:
@@ -431,7 +431,7 @@ def smallest_of_both(both: Both, case: Case, digits: int) -> tuple[Smallest, Sma
 
 def small_cases(case: Case, caller: Caller) -> Iterator[Case]:
     if case.question == EMPTY_ROWS:
-        yield masked(
+        yield with_mask(
             make_small_case(case, (1, 1, 2, 2, 1), caller.request, 1), np.array([[True, True], [False, False]])
         )
-    yield from yield_smaller_cases(case, caller)
+    yield from list_smaller_cases(case, caller)

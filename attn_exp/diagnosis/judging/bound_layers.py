@@ -186,7 +186,7 @@ def bound_layer(layer: Layer, inside: Inside) -> Bound:
     has_memory = len(layer.inputs) > 1
     arrays = ("x", "memory") if has_memory else ("x",)
     offer = make_offer(layer, arrays, {"memory": None} if has_memory else {})
-    return Bound(call, layer.target, offer, inside, layer.constructor_call, list_unset_arguments(layer))
+    return Bound(call, layer.target, offer, inside, list_unset_arguments(layer))
 
 
 def list_unset_arguments(layer: Layer) -> tuple[str, ...]:
@@ -210,7 +210,7 @@ def bound_function(layer: Layer) -> Bound:
     def call(q: Any, k: Any, v: Any, **keywords: Any) -> Any:
         return layer.call({"q": q, "k": k, "v": v}, {roles[name]: mask for name, mask in keywords.items()})
 
-    vars(call).update(holds_size=True, head_size=layer.sizes.get("d", 0))
+    vars(call).update(counts_as_object=True, head_size=layer.sizes.get("d", 0))
     return Bound(call, layer.target, make_offer(layer, ("q", "k", "v"), {}), unknown=list_unset_arguments(layer))
 
 

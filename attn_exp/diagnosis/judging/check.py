@@ -125,7 +125,7 @@ def judge_convention(
     if not other.passed and (other.mistakes or not other.right_under):  # it may be right with one more convention
         return None
     if setting == conventions.NEIGHBOURS and other.passed and names_neighbours(own):
-        return conventions.under(other, request, setting)
+        return conventions.report_under(other, request, setting)
     settings, alike = other.right_under or setting, (verdict.mistakes, *other.alike)
     return replace(other, passed=False, mistakes=(), alike=alike, right_under=settings,
                    computes=f"attention with {settings}: {meaning}")  # fmt: skip
@@ -145,7 +145,7 @@ def judge_neighbours(
     if not may_explain or not request.positions or setting.partition("=")[0] in request.names_typed:
         return verdict
     other = judge(with_settings(request, setting))
-    return verdict if other.unexplained or not other.mistakes else conventions.under(other, request, setting)
+    return verdict if other.unexplained or not other.mistakes else conventions.report_under(other, request, setting)
 
 
 def names_neighbours(own: OwnFunction) -> bool:
@@ -225,16 +225,16 @@ def check_under_fitting_settings(own: OwnFunction, tried: Tried, quick: bool) ->
     if not ways_to_call.failing([(tried.case, tried.answer)], digits):
         return None
     request, case, answer = tried.caller.request, tried.case, tried.answer
-    heads = conventions.of_heads_inside(tried.caller, case) if tried.function.inside is None else ()
+    heads = conventions.list_inner_heads(tried.caller, case) if tried.function.inside is None else ()
     fitting = conventions.find_settings(tried.caller, case, answer, digits) or [
         words for words, recipe in heads if reproduces(recipe, case, answer, digits)
     ]
     if not fitting:
         return None
     settings = min(
-        fitting, key=lambda words: ways_to_call.failing_at_first(tried, with_settings(request, words), digits)
+        fitting, key=lambda words: ways_to_call.count_first_failures(tried, with_settings(request, words), digits)
     )
-    longest = ways_to_call.longest_question(tried, with_settings(request, settings))
+    longest = ways_to_call.run_longest_case(tried, with_settings(request, settings))
     if longest is not None:
         settings = conventions.find_width(settings, *longest, digits)
     assumed = with_settings(request, settings)
@@ -244,7 +244,7 @@ def check_under_fitting_settings(own: OwnFunction, tried: Tried, quick: bool) ->
         verdict = choose_polarity(verdict, tried, assumed, check_inverted(own, tried, assumed, quick))
     are_values_right = any(finding.question == VALUES and finding.state == HELD for finding in verdict.findings)
     is_explained = verdict.passed or verdict.mistakes or are_values_right
-    return conventions.under(verdict, request, settings) if is_explained else None
+    return conventions.report_under(verdict, request, settings) if is_explained else None
 
 
 def find_built_layer(tried: Tried) -> Bound | None:
@@ -256,7 +256,7 @@ def find_built_layer(tried: Tried) -> Bound | None:
 
 def check_both_polarities(own: OwnFunction, caller: Caller, tried: Tried, request: Request, quick: bool) -> Verdict:
     """Check with masks in which True means attend and, if the answers suggest it, with masks in which True hides."""
-    hides = conventions.hides(caller, tried.function)
+    hides = conventions.expects_inverted_masks(caller, tried.function)
     inverted = check_inverted(own, tried, request, quick) if hides else None
     if inverted is not None and inverted.passed:  # prefer a convention to a mistake
         change = everywhere(mistake(conventions.INVERTED).changes[0])
@@ -283,12 +283,12 @@ def choose_polarity(verdict: Verdict, tried: Tried, request: Request, inverted: 
     if inverted.passed:
         settings = " ".join(filter(None, (request.words if request.typed else "", conventions.BLOCKS)))
         is_named_as_in_torch = tried.caller.offer.parameters.get("padding") == "key_padding_mask"
-        return conventions.read_otherwise(verdict, settings, passed=is_named_as_in_torch)
+        return conventions.report_inverted(verdict, settings, passed=is_named_as_in_torch)
     is_fewer = inverted.mistakes and set(inverted.mistakes) < set(verdict.mistakes)
     is_refuted = inverted.mistakes and verdict.mistakes == (conventions.INVERTED,)  # otherwise it would pass now
     if is_fewer or is_refuted or not (verdict.mistakes or inverted.uncalled):
         alike = verdict.mistakes if is_fewer else (*inverted.mistakes, conventions.INVERTED)
-        return replace(conventions.under(inverted, request, conventions.BLOCKS), alike=(alike, *inverted.alike))
+        return replace(conventions.report_under(inverted, request, conventions.BLOCKS), alike=(alike, *inverted.alike))
     return verdict
 
 

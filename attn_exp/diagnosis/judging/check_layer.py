@@ -23,9 +23,9 @@ from attn_exp.diagnosis.bind.binding import bind_layer
 from attn_exp.diagnosis.bind.construct import Bag
 from attn_exp.diagnosis.bind.factory import is_factory
 from attn_exp.diagnosis.bind.layer import Layer, kind_of
-from attn_exp.diagnosis.bind.sizes import CONFIG, FIXED, letter_of
+from attn_exp.diagnosis.bind.sizes import CONFIG, OTHER_VALUES, find_kind
 from attn_exp.diagnosis.calling.call import Bound
-from attn_exp.diagnosis.calling.conventions import BLOCKS, CAUSAL, under
+from attn_exp.diagnosis.calling.conventions import BLOCKS, CAUSAL, report_under
 from attn_exp.diagnosis.judging.bound_layers import (
     Observed,
     bound_function,
@@ -141,7 +141,7 @@ def passes_with_swapped_axes(own: OwnFunction, layer: Layer, request: Request, c
 def check_built(own: OwnFunction, request: Request, check: Check) -> tuple[Layer, Verdict]:
     """Check a layer built with dropout; if that fails, check it without dropout to see whether dropout is the cause."""
     layer = bind_layer(own, request)
-    has_dropout = any(letter_of(str(name)) == "dropout" and value for name, value in layer.settings.items())
+    has_dropout = any(find_kind(str(name)) == "dropout" and value for name, value in layer.settings.items())
     try:
         verdict = check_bound(own, layer, request, check)
     except UncalledError as error:
@@ -180,7 +180,7 @@ def drops_by_default(owner: Any, layer: Layer) -> bool:
     configs = [type(value) for name, value in layer.settings.items() if CONFIG.match(plain(str(name)))]
     owners = [kind for kind in (owner, *configs) if inspect.isclass(kind) and inspect.isfunction(kind.__init__)]
     rates = [parameter.default for kind in owners for parameter in every_parameter(kind, "")
-             if letter_of(parameter.name) == "dropout"]  # fmt: skip
+             if find_kind(parameter.name) == "dropout"]  # fmt: skip
     return not rates or any(rate is inspect.Parameter.empty or rate for rate in rates)
 
 
@@ -190,8 +190,8 @@ def list_chosen_arguments(own: OwnFunction, layer: Layer) -> list[str]:
     if layer.constructor_call:
         chosen |= {one.name for one in every_parameter(own.function, own.name) if is_required(one)}
     return [f"argument `{name}` (built only with {value!r})" for name, value in layer.settings.items()
-            if name in chosen and plain(name) not in FIXED
-            and (isinstance(value, str) or (isinstance(value, int) and not letter_of(name)))]  # fmt: skip
+            if name in chosen and plain(name) not in OTHER_VALUES
+            and (isinstance(value, str) or (isinstance(value, int) and not find_kind(name)))]  # fmt: skip
 
 
 # One call of a layer
@@ -292,10 +292,10 @@ def explain_layer(
     for setting in find_own_words(observed, request, is_masked=has_own_mask(observed), turns=bool(turns)):
         other = check(bound, with_settings(request, setting))
         if other.passed:
-            return under(other, request, setting)
+            return report_under(other, request, setting)
         is_fewer = explained is None or len(other.mistakes) < len(explained.mistakes)
         if other.mistakes and not other.unexplained and is_fewer:
-            explained = under(other, request, setting)
+            explained = report_under(other, request, setting)
     if not verdict.unexplained and not verdict.uncalled:
         return verdict
     return explained or explain_inside(own, observed, bound, turns, request, verdict)
@@ -362,7 +362,7 @@ def check_rotary_tables(
 
 def check_causal(verdict: Verdict, own: OwnFunction, layer: Layer, request: Request, check: Check) -> Verdict:
     """Build a class with its causal switch on, if it was built with the switch off."""
-    is_off = any(value is False and (letter_of(str(name)) == "causal" or name == "mask")
+    is_off = any(value is False and (find_kind(str(name)) == "causal" or name == "mask")
                  for name, value in layer.settings.items())  # fmt: skip
     if request.masks or CAUSAL in verdict.right_under or not inspect.isclass(own.function) or not is_off:
         return verdict
@@ -371,7 +371,9 @@ def check_causal(verdict: Verdict, own: OwnFunction, layer: Layer, request: Requ
         causal = check_bound(own, bind_layer(own, with_mask), with_mask, check)
     except UncalledError:  # it cannot be causal
         return verdict
-    return with_findings(verdict, Finding("made causal", HELD)) if causal.passed else under(causal, request, CAUSAL)
+    return (
+        with_findings(verdict, Finding("made causal", HELD)) if causal.passed else report_under(causal, request, CAUSAL)
+    )
 
 
 def check_cross_attention(
@@ -396,7 +398,7 @@ def check_grouped_heads(
 ) -> Verdict:  # fmt: skip
     """Rebuild a class with two query heads per key/value head, if it had one key/value head, or one per query head."""
     heads = layer.sizes.get("h", 1)
-    takes_groups = layer.constructor_call and "g" in map(letter_of, map(str, layer.settings))
+    takes_groups = layer.constructor_call and "g" in map(find_kind, map(str, layer.settings))
     is_grouped = request.kv_head or layer.sizes.get("g", 1) not in (1, heads)
     if not takes_groups or is_grouped or heads % 4:
         return verdict
@@ -406,7 +408,7 @@ def check_grouped_heads(
     except UncalledError:  # it has no such heads
         return verdict
     if grouped.mistakes and not grouped.unexplained:
-        return under(grouped, request, setting)
+        return report_under(grouped, request, setting)
     if grouped.passed:
         return with_findings(verdict, Finding("shared key/value heads", HELD))
     return with_unverified(verdict, f"`kv_heads` ({grouped.computes})")
@@ -417,8 +419,10 @@ def list_options(verdict: Verdict, own: OwnFunction, layer: Layer, request: Requ
     if not inspect.isclass(own.function) or kind_of(own.function) not in ("torch", "plain"):
         return verdict
     off = [f"`{one.name}`" for one in every_parameter(own.function, "")
-           if one.default is False and letter_of(one.name) not in ("bias", "causal", "dropout", "trains", "evaluates")
-           and plain(one.name) not in FIXED and not HARMLESS & {plain(one.name), *words_in(one.name)}]  # fmt: skip
+           if one.default is False
+           and find_kind(one.name) not in ("bias", "causal", "dropout", "training", "evaluation")
+           and plain(one.name) not in OTHER_VALUES
+           and not HARMLESS & {plain(one.name), *words_in(one.name)}]  # fmt: skip
     finding = Finding("options that are off", HELD, f"never built with {', '.join(off)}")
     return with_findings(verdict, finding) if off else verdict
 

@@ -16,11 +16,11 @@ from attn_exp.diagnosis.asking.libraries import DIGITS
 from attn_exp.diagnosis.asking.offer import KIND_TEXTS, PADDINGS, format_axes
 from attn_exp.diagnosis.asking.questions import ABOUT_MASKS, INDIVIDUAL_MASKS, TOGETHER, WIDTH
 from attn_exp.diagnosis.calling import conventions, ways_to_call
-from attn_exp.diagnosis.calling.behaviour import IN_THREADS, Found, behaviours, gradients, remarks
+from attn_exp.diagnosis.calling.behaviour import IN_THREADS, Found, check_behaviour, check_for_remarks, check_gradients
 from attn_exp.diagnosis.calling.call import Caller
 from attn_exp.diagnosis.calling.ways_to_call import Tried, digits_of, failing
 from attn_exp.diagnosis.explaining.answers import LARGE, OVERFLOWS, SINGLE, Located, find_half_dtype, locate
-from attn_exp.diagnosis.explaining.smallest import collect_answers, show_smallest, smallest_wrong
+from attn_exp.diagnosis.explaining.smallest import collect_answers, find_smallest_wrong, show_smallest
 from attn_exp.diagnosis.judging.parting import first_missing_stage
 from attn_exp.diagnosis.judging.unasked import unasked, unverified
 from attn_exp.diagnosis.recipes.candidates import (
@@ -174,18 +174,18 @@ def judge_answers(
     function = tried.function
     answers = ways_to_call.ask_every_question(caller, function, quick)
     if all(answer.output is None for _, answer in answers):  # only the first case was answered, or none now
-        answers = [(ways_to_call.rounded(tried.case, caller), tried.answer), *answers]
+        answers = [(ways_to_call.round_inputs(tried.case, caller), tried.answer), *answers]
     bits, rounding = bits_to_judge_by(caller, answers)
     together = [case.question for case, _ in failing(answers, bits) if TOGETHER in case.question]
     answers = [pair for pair in answers if pair[0].question not in together]
     wrong = failing(answers, bits)
     overflows = find_overflows(wrong, bits)
     answers, wrong = ([pair for pair in pairs if pair[0] not in overflows] for pairs in (answers, wrong))
-    calls = list(behaviours(caller, ways_to_call.rounded(tried.case, caller), bits))
+    calls = list(check_behaviour(caller, ways_to_call.round_inputs(tried.case, caller), bits))
     if function.inside is not None:
         calls = [soften_thread_failure(*found) for found in calls]
-    learned = gradients(caller, tried.case, bits)
-    notes = list(remarks(caller, tried.case))
+    learned = check_gradients(caller, tried.case, bits)
+    notes = list(check_for_remarks(caller, tried.case))
     notes += [(Finding(LARGE, REMARK, FITS.format(caller.dtype)), "")] if overflows else []
     calls.append((repeat_first_cases(caller, answers), ""))
     judged = Judged(answers, wrong, notes)
@@ -230,7 +230,7 @@ def soften_thread_failure(finding: Finding, name: str) -> Found:
 def repeat_first_cases(caller: Caller, answers: Seen) -> Finding:
     question = "the same after many calls"
     for case, answer in answers[:3]:
-        later = ways_to_call.of_kept_queries(caller, case, caller(case))
+        later = ways_to_call.accept_padding_queries(caller, case, caller(case))
         if answer.output is not None and not same_answer(answer, later, case, ROUGH):
             return Finding(question, BROKEN, "its first answer was different")
     return Finding(question, HELD)
@@ -251,13 +251,13 @@ def explain_wrong_answers(
     cases, first_question = {case for case, _ in wrong}, wrong[0][0].question
     right = [pair for pair in judged.answers if pair[0] not in cases]
     broken = list_broken(behaviour)
-    smallest = smallest_wrong(caller, tried.function, wrong, bits)
+    smallest = find_smallest_wrong(caller, tried.function, wrong, bits)
     evidence = collect_answers(caller, tried, judged.answers, wrong, digits=bits, broken=broken, small=smallest)
     intention = explain_as_meant(wrong, bits, evidence.ask)
     if intention:
         return Judged(right, remarks=[*judged.remarks, (Finding(first_question, REMARK, intention), "")])
     explanation = known or find_explanation(evidence)
-    if not conventions.may_be_made(explanation.names, caller):
+    if not conventions.can_make_mistakes(explanation.names, caller):
         explanation = Explained()
     if is_of_own_axes(wrong, explanation, [pair for pair in right if pair[0].question == "masks"]):
         answers = [(case, OTHER_AXES if case in cases else answer) for case, answer in judged.answers]
