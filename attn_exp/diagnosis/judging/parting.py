@@ -80,6 +80,7 @@ class Pair:
 
     @property
     def both(self) -> bool:
+        """Whether both functions answered."""
         return all(answer.output is not None for answer in self.answers)
 
     @property
@@ -107,7 +108,7 @@ class Pair:
         largest = np.abs(np.nan_to_num(expected(self.case)["output"])).max(initial=0.0)
         return float(difference / max(largest, 1e-30))
 
-    def how_far(self) -> str:
+    def describe_gap(self) -> str:
         one, other = (answer.output for answer in self.answers)
         if one is not None and other is not None and one.shape != other.shape:
             return f"shapes {list(one.shape)} and {list(other.shape)}"
@@ -115,7 +116,7 @@ class Pair:
 
 
 def find_causes(differing: Sequence[Pair], verdicts: Sequence[Verdict], names: Sequence[str], digits: int) -> list[str]:
-    """Return sentences on where two functions differ; kinds of cases described by the same phrases share a sentence."""
+    """Return sentences on where two functions differ; one sentence covers all kinds of cases described alike."""
     kinds: dict[tuple[str, ...], list[str]] = {}
     questions = list(dict.fromkeys(pair.case.question for pair in differing))
     for question in (
@@ -148,7 +149,7 @@ def is_aligned(case: Case) -> bool:
 
 
 def describe_answers(seen: Seen, verdict: Verdict, digits: int) -> str:
-    """Return how one function answers cases of one kind, as a phrase after its name."""
+    """Return a phrase, to follow the name of a function, that says how it answers cases of one kind."""
     first_case, first_answer = seen[0]
     if first_case.question == EMPTY_ROWS:
         return f"gives {describe_blind_row(first_case, first_answer)}"
@@ -239,7 +240,7 @@ def first_missing_stage(caller: Caller, case: Case) -> str:
     right = distinct_stages(expected(case), caller.offer.core)
     computed, stages = find_stages(caller, case, right), list(right)
     known = [stage for stage in stages if stage in computed]
-    if not known:  # even though q and k are given
+    if not known:  # not even the scores of the given q and k
         return "scores" if computed and caller.offer.core else ""
     later = stages[stages.index(known[-1]) + 1 :]
     if HIDES in computed and later[:1] == ["weights"] and not case.recipe.rules.masks:
@@ -250,9 +251,9 @@ def first_missing_stage(caller: Caller, case: Case) -> str:
 
 
 def distinct_stages(stages: Arrays, are_given: bool) -> dict[str, Array]:
-    """Return the sorted numbers of each stage, in stage order, except for stages equal to the one before.
+    """Return the sorted numbers of each stage, in stage order.
 
-    Queries, keys and values are left out if they are inputs.
+    A stage that equals the one before is left out, and so are queries, keys and values if they are inputs.
     """
     distinct, before = dict[str, Array](), None
     for stage in STAGES if not are_given else [stage for stage in STAGES if stage not in PROJECTED]:
