@@ -40,7 +40,7 @@ FLAGS = ("--json", "--quick", "--verbose")
 FILES: dict[str, ModuleType] = {}
 """Modules by path: a child process that checks every function in a file imports the file only once."""
 ANSWER = "answer."
-"""Prefix of arguments with the numbers of a stage, such as `answer.weights=mine.csv`."""
+"""Prefix of arguments that give the numbers of a stage, such as `answer.weights=mine.csv`."""
 FIRST_CALLS = 2
 """Number of calls that restart the timeout: the first comes after imports and building, and may itself compile."""
 SOFTMAX = re.compile(r"\b(log_?)?softmax\b|\blogsumexp\b|\bexp2?\b")
@@ -210,7 +210,7 @@ def list_callables(module: ModuleType) -> Iterator[tuple[str, Any]]:
 
 
 def find_origin(value: Any, module: ModuleType) -> Any:
-    """Return the function or class that is left when the wrappers of a callable are removed; None if not of this file.
+    """Return the function or class that a callable wraps; None if it is not defined in this file.
 
     For an object, return its class. A class without `__call__` gives None, because it computes nothing by itself.
     """

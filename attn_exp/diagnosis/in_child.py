@@ -137,7 +137,7 @@ def describe_end(ended: NoAnswerError, seconds: float, was_called: bool) -> str:
 
 
 def reply_without_answer(words: Sequence[str], reason: str, progress: Mapping[str, Any]) -> Reply:
-    from attn_exp.diagnosis.command import reply_without_verdict  # noqa: PLC0415 - few checks end so
+    from attn_exp.diagnosis.command import reply_without_verdict  # noqa: PLC0415 - few checks need it
 
     target = find_target(words)
     settings = [word for word in words if word != target and not word.startswith("-")]

@@ -97,7 +97,7 @@ def against(one: OwnFunction, other: OwnFunction, request: Request, quick: bool 
     Raises:
         UserError: the arguments of a function are unknown, or a setting does not apply to it.
     """
-    start, names = perf_counter(), distinct_names(one, other)
+    start, names = perf_counter(), choose_names(one, other)
     targets, verdicts = (copy_module(one), copy_module(other)), list[Verdict]()
     for target, name in zip(targets, names, strict=True):
         verdicts.append(check(target, request, quick))
@@ -118,7 +118,7 @@ def against(one: OwnFunction, other: OwnFunction, request: Request, quick: bool 
     return replace(verdict, seconds=perf_counter() - start)
 
 
-def distinct_names(one: OwnFunction, other: OwnFunction) -> tuple[str, str]:
+def choose_names(one: OwnFunction, other: OwnFunction) -> tuple[str, str]:
     """Return two distinct names for the report: the function names, else file:function, else with "(first)"."""
     paths = [function.target or f"{function.file}:{function.name}" for function in (one, other)]
     for first, second in ((one.name, other.name), paths):
@@ -159,7 +159,7 @@ def find_calls(
     return both[0], both[1]
 
 
-def common_request(both: Both, request: Request) -> Request:
+def choose_common_request(both: Both, request: Request) -> Request:
     """Return the request for both functions: the user's settings, plus the rules under which one function is right.
 
     The rules are added only if both functions follow them or take them as arguments.
@@ -206,13 +206,13 @@ def ask_both(both: Both, common: Request, quick: bool) -> Iterator[Pair]:
 
 
 def make_common_cases(both: Both, common: Request, quick: bool) -> Iterator[Case]:
-    offer, layout, inside = joint_offer(both), joint_layout(both), both[0].function.inside
+    offer, layout, inside = join_offers(both), join_layouts(both), both[0].function.inside
     maker: HeadsMaker | LayerMaker
     if offer.core:
         maker = HeadsMaker(common, offer, layout, layout, only_head_size=0)
         questions = list(core_cases(common, offer, layout, quick))
         yield from questions
-        yield from ambiguous_cases(both, common, maker, {case.question for case in questions})
+        yield from make_ambiguous_cases(both, common, maker, {case.question for case in questions})
     else:
         maker = LayerMaker(common, offer, inside)
         yield from layer_cases(common, offer, quick, inside)
@@ -220,7 +220,7 @@ def make_common_cases(both: Both, common: Request, quick: bool) -> Iterator[Case
         yield hide_one_row(maker.case(EMPTY_ROWS, 6, 6))
 
 
-def ambiguous_cases(both: Both, common: Request, maker: HeadsMaker, questions: set[str]) -> Iterator[Case]:
+def make_ambiguous_cases(both: Both, common: Request, maker: HeadsMaker, questions: set[str]) -> Iterator[Case]:
     """Yield cases with more than one right answer: how causal masks are aligned, and how key/value heads are shared."""
     can_align = all(side.caller.offer.takes("causal") or not side.caller.offer.takes("mask") for side in both)
     if (common.is_causal or maker.offer.takes("causal")) and can_align:
@@ -239,7 +239,7 @@ def hide_one_row(case: Case) -> Case:
     return replace(masked(case, attends), optional=True)
 
 
-def joint_offer(both: Both) -> Offer:
+def join_offers(both: Both) -> Offer:
     """Return the arguments that cases for both may use: those that both functions take, by name or as a mask."""
     first, second = both
     offer, others = first.caller.offer, second.caller.offer.parameters
@@ -248,7 +248,7 @@ def joint_offer(both: Both) -> Offer:
     return replace(offer, parameters=parameters, positional=(), defaults={})
 
 
-def joint_layout(both: Both) -> str:
+def join_layouts(both: Both) -> str:
     """Return the layout of the common cases, which has a batch or heads axis only if both functions have one."""
     layouts = [side.caller.layout for side in both]
     if all(map(is_joined, layouts)):
@@ -263,14 +263,14 @@ def compare(
     targets: Sequence[OwnFunction], names: tuple[str, str], verdicts: Sequence[Verdict], request: Request, quick: bool
 ) -> Verdict:
     both = find_calls(targets, names, verdicts, request)
-    common = common_request(both, request)
+    common = choose_common_request(both, request)
     both = both if common is request else find_calls(targets, names, verdicts, common)
     weights_note = share_weights(both)
     if weights_note is None:
         return compare_by_definition(both, request)
     pairs = list(ask_both(both, common, quick))
     digits, rounding = bits_to_judge_by(pairs)
-    differing = [pair for pair in pairs if pair.part(digits)]
+    differing = [pair for pair in pairs if pair.differ(digits)]
     # a rule that only one of them follows by default explains every difference by itself
     unexplained = [] if both[0].rules != both[1].rules and common is request else differing
     reasons = describe_differing_rules(both)
@@ -319,9 +319,11 @@ def bits_to_judge_by(pairs: Sequence[Pair]) -> tuple[int, str]:
     """
     answered = [pair for pair in pairs if pair.both]
     finest = min((pair.digits for pair in answered), default=53)
-    is_single = finest > SINGLE and answered and not answered[0].part(SINGLE)
-    digits = SINGLE if is_single and any(pair.part(finest) and not pair.part(SINGLE) for pair in answered) else finest
-    units = max((pair.gap for pair in answered if not pair.part(digits)), default=0.0) * 2.0 ** (digits - 1)
+    is_single = finest > SINGLE and answered and not answered[0].differ(SINGLE)
+    digits = (
+        SINGLE if is_single and any(pair.differ(finest) and not pair.differ(SINGLE) for pair in answered) else finest
+    )
+    units = max((pair.gap for pair in answered if not pair.differ(digits)), default=0.0) * 2.0 ** (digits - 1)
     if digits == finest:
         return finest, f"within {units:.2g} units in the last place" if answered else ""
     return digits, f"differing by up to {units:.2g} ulp of float32, the dtype in which one of them computes"
@@ -421,7 +423,7 @@ def find_smallest(both: Both, case: Case, digits: int) -> tuple[Smallest, Smalle
         return None
     for small in islice(make_small_cases(case, first.caller), MAX_CALLS):
         answers = (first.caller(small), second.caller(small))
-        if Pair(small, answers, min(digits, 20)).part(digits):
+        if Pair(small, answers, min(digits, 20)).differ(digits):
             return format_call(first.target, first.caller, small, answers[0]), format_call(
                 second.target, second.caller, small, answers[1]
             )

@@ -225,9 +225,9 @@ def make_offer(layer: Layer, arrays: Sequence[str], defaults: Mapping[str, Any])
 def name_matrices(layer: Layer, inside: Inside | None) -> Inside | None:
     """Return the matrices that a layer's parameter names suggest, or None if these are the ones it computes with.
 
-    `inside` has the matrices that it computes with, or is None if they are unknown; then the number of heads must be
-    clear without it. Returns None too if a name is missing or ambiguous. `nn.Linear` stores weights as `[out in]`; the
-    orientation of other weights is unknown.
+    `inside` has the matrices that it computes with, or is None if they are unknown. Then the number of heads must be
+    clear without them. Returns None too if a name is missing or ambiguous, or if shapes differ. `nn.Linear` stores
+    weights as `[out in]`; the orientation of other weights is unknown.
     """
     told = [(name, np.asarray(array, float), False) for name, array in layer.weights.items()]
     parameters = told or list(parameters_of_layer(layer.target))
@@ -235,7 +235,7 @@ def name_matrices(layer: Layer, inside: Inside | None) -> Inside | None:
              if path.endswith("weight") and array.ndim == 1 and not is_linear}  # fmt: skip
     parameters = [parameter for parameter in parameters if parameter[0].rpartition(".")[0] not in norms]
     are_linear = all(is_linear for _, _, is_linear in parameters)
-    arrays = arrays_by_role(parameters)
+    arrays = find_arrays_by_role(parameters)
     if not {"W_q", "W_k", "W_v"} <= set(arrays):
         return None
     if arrays.get("W_o", arrays["W_q"]).ndim != len("mn"):  # such as the factor of a residual
@@ -264,7 +264,7 @@ def repeat_for_heads(array: Array, heads: int) -> Array:
     return np.kron(np.eye(heads), array) if array.ndim > 1 else np.tile(array, heads)
 
 
-def arrays_by_role(parameters: Sequence[tuple[str, Array, bool]]) -> dict[str, Array]:
+def find_arrays_by_role(parameters: Sequence[tuple[str, Array, bool]]) -> dict[str, Array]:
     """Return parameters by role, such as `W_q` and `b_q`; empty if a name is ambiguous or means something else."""
     arrays, sides = dict[str, Array](), dict[str, str]()
     for path, _, _ in parameters:

@@ -5,10 +5,10 @@
 1. `check_named_weights`: the layer may use a matrix for another purpose than its name says.
 2. `check` with the weights that the operations use: the layer becomes a function of x (`Bound`), judged like any other.
 3. `explain_layer`: settings that may be built into the layer, such as a mask or a rotation.
-4. `explain_inside`: only the attention inside the layer, on the layer's own queries, keys and values.
+4. `check_inside`: only the attention inside the layer, on the layer's own queries, keys and values.
 
-If the weights cannot be read, 1 and 4 are left (`check_unread`). If the plainest call is right, `FURTHER_CHECKS` check
-the other calls that the layer's arguments allow.
+If the weights cannot be read, only 1 and 4 are tried (`check_unread`). If the plainest call is right, `FURTHER_CHECKS`
+check the other calls that the layer's arguments allow.
 """
 
 from __future__ import annotations

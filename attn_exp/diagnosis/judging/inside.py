@@ -120,7 +120,7 @@ def explain_readings(
     names = found.names
     if names == ("softmax_over_queries",) and all(pair.is_transposed for pair in observed.pairs):
         names = ("weights_transposed",)  # queries are usually the left factor of the first product
-    stage = "" if names else first_difference(core, reading.wrong[0][0])
+    stage = "" if names else find_first_difference(core, reading.wrong[0][0])
     if stage and masked is not None and not masked.wrong:
         stage = "masked"
     questions = ", ".join(dict.fromkeys(case.question for case, _ in reading.wrong))
@@ -282,7 +282,7 @@ def ask_with_mask(
     return ask_core(core, request, (Allowed(allowed),), "masks")
 
 
-def first_difference(core: Core, case: Case) -> str:
+def find_first_difference(core: Core, case: Case) -> str:
     """Return the first stage inside a layer that differs from the definition."""
     right = expected(case)
     if core.weights.shape == right["weights"].shape and np.allclose(core.weights, right["weights"], atol=1e-9):

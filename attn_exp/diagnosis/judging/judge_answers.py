@@ -43,7 +43,7 @@ FAR = 2.0**-18
 """A relative error too large for a softmax in float32."""
 ADDED_TO_SUMS = "a small number is added to the softmax sums: weights sum to slightly less than 1"
 FLOAT32_INSIDE = "it returns float64, but computes in float32; set dtype=float32 if that is intended"
-"""Notes on rounding; only the second of these two is a mistake."""
+"""Notes on rounding: the first is a remark, the second a mistake."""
 FITS = "right as long as exp(logit) fits in {}"
 """Why overflow of large logits is only a remark."""
 OTHER_AXES = Answer(None, error="it answers, but interprets such a mask differently")
@@ -100,7 +100,7 @@ def judge_float32(caller: Caller, answers: Seen, wrong: Seen) -> tuple[int, str]
 
 
 def find_shortfall(wrong: Seen) -> float:
-    """Return by which fraction output rows are too small, at most; 0 if they are wrong in any other way.
+    """Return the largest fraction by which an output row is too small; 0 if any row is wrong in another way.
 
     Dividing a row by slightly too much only shrinks it; rounding would also change its direction.
     """
@@ -310,8 +310,7 @@ def explain_intention(wrong: Seen, bits: int, ask: Callable[[], Seen]) -> str:
 def are_excused_by_axes(wrong: Seen, explanation: Explained, plain_masks: Seen) -> bool:
     """Return whether wrong answers are excused because all are for mask axes that the function need not support.
 
-    A known mistake in these masks is not excused, except for one: the function may ignore them if it applies plain
-    masks.
+    A known mistake in masks is not excused, except `mask_ignored` if the function applies plain masks.
     """
     is_optional = all(case.unpromised and case.question in INDIVIDUAL_MASKS for case, _ in wrong)
     applies_plain = any(answer.output is not None for _, answer in plain_masks)

@@ -154,7 +154,7 @@ def leave_learned_scale_open(verdict: Verdict, observed: Observed, own: OwnFunct
     names += ["scale"] if is_normed(observed) else []
     if not names:
         return verdict
-    point = f"scale `{names[0]}` (learned, or beside a norm: the scores are not multiplied by 1 / sqrt(d))"
+    point = f"scale `{names[0]}` (learned, or q and k are normalized: the scores are not multiplied by 1 / sqrt(d))"
     return leave_mistakes_open(verdict, "attention with a learned scale", point)
 
 
@@ -327,7 +327,7 @@ def check_prompt(verdict: Verdict, layer: Layer, case: Case, request: Request, w
     empty_again = (next(islice(find_ways(layer), way, None)) for _ in range(2))  # a new way has an empty cache
     later = decode(layer, x, next(empty_again), (0, 1, 2, TOKENS))
     if later is not None and not are_close(later, right, CLOSE):
-        verdict = with_unverified(verdict, "several tokens at once after others in its `cache`")
+        verdict = with_unverified(verdict, "several tokens at once after other tokens, with its `cache`")
     output = decode(layer, x, next(empty_again), (0, *range(PROMPT, TOKENS + 1)))
     if output is None or are_close(output, right, CLOSE):
         return verdict

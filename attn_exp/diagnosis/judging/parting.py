@@ -88,8 +88,8 @@ class Pair:
         """Index of the function that gave no answer, if the other one did."""
         return int(self.answers[1].output is None)
 
-    def part(self, digits: int) -> bool:
-        """Return whether the answers differ by more than rounding."""
+    def differ(self, digits: int) -> bool:
+        """Return whether both functions answered, and their answers differ by more than rounding."""
         return self.both and not same_answer(*self.answers, self.case, min(digits, self.digits))
 
     @cached_property
@@ -128,7 +128,7 @@ def find_causes(differing: Sequence[Pair], verdicts: Sequence[Verdict], names: S
             for side, verdict in enumerate(verdicts)
         )
         phrases = (f"{name} {phrase}" for name, phrase in zip(names, described, strict=True))
-        kinds.setdefault(tuple(phrases), []).append(where(pairs[0].case))
+        kinds.setdefault(tuple(phrases), []).append(describe_place(pairs[0].case))
     return [f"They differ {join_places(places)}: {'; '.join(phrases)}" for phrases, places in kinds.items()]
 
 
@@ -137,7 +137,7 @@ def join_places(places: Sequence[str]) -> str:
     return " and ".join(filter(None, (first, ", ".join(rest))))
 
 
-def where(case: Case) -> str:
+def describe_place(case: Case) -> str:
     kind = WHERE.get(case.question, f"in {case.question!r}")
     return "under a causal mask, where t and s differ" if is_aligned(case) else kind
 
@@ -217,7 +217,7 @@ def compare_traces(callers: Sequence[Caller], case: Case, names: Sequence[str]) 
     A stage counts as computed if some operation in the trace outputs its numbers, in any order. Returns an empty string
     if the traces share no stage, as with a fused kernel.
     """
-    right = distinct_stages(expected(case), callers[0].offer.core)
+    right = list_distinct_stages(expected(case), callers[0].offer.core)
     computed = [find_stages(caller, case, right) for caller in callers]
     common = [stage for stage in right if computed[0] & computed[1] & {stage}]
     if not common:
@@ -237,7 +237,7 @@ def compare_traces(callers: Sequence[Caller], case: Case, names: Sequence[str]) 
 
 def first_missing_stage(caller: Caller, case: Case) -> str:
     """Return the first stage of the definition that no operation computes; an empty string if nothing is recorded."""
-    right = distinct_stages(expected(case), caller.offer.core)
+    right = list_distinct_stages(expected(case), caller.offer.core)
     computed, stages = find_stages(caller, case, right), list(right)
     known = [stage for stage in stages if stage in computed]
     if not known:  # not even the scores of the given q and k
@@ -250,7 +250,7 @@ def first_missing_stage(caller: Caller, case: Case) -> str:
     return later[0] if later else "output"
 
 
-def distinct_stages(stages: Arrays, are_given: bool) -> dict[str, Array]:
+def list_distinct_stages(stages: Arrays, are_given: bool) -> dict[str, Array]:
     """Return the sorted numbers of each stage, in stage order.
 
     A stage that equals the one before is left out, and so are queries, keys and values if they are inputs.

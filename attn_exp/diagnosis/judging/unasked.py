@@ -178,7 +178,7 @@ def list_open_arguments(caller: Caller, function: Bound, seen: Seen) -> list[str
 
 
 def list_refused_masks(caller: Caller, seen: Seen) -> Iterator[str]:
-    """Yield the mask arguments with which every call failed, unless with NotImplementedError, and the error."""
+    """Yield each mask argument with which every call failed, and the error; NotImplementedError does not count."""
     for question, role in MASK_CASES.items():
         answers = [answer for case, answer in seen if case.question == question]
         if not caller.offer.takes(role) or not answers or any(answer.output is not None for answer in answers):

@@ -59,7 +59,7 @@ LIKELY = frozenset(
 INVERTED = "mask_inverted"
 """The mask mistake to which a fill or a second mask mistake may be added."""
 ROUND = 1e-4
-"""A number has two decimals, as people write it, if 100 times it is this close to an integer."""
+"""A number counts as one with at most two decimals if 100 times the number is this close to an integer."""
 LARGE_FILL = Candidate((), everywhere(fill_hidden(-1e9)))
 """A common replacement for -inf: harmless alone, but not in combination with other mistakes."""
 CLOSE_TOLERANCE = 1e-5
@@ -285,8 +285,8 @@ def combine_parts(
     """Yield combinations of mistakes in different parts that reproduce `asked`, a case with its answer.
 
     They must also reproduce `equal_scores`, a case whose scores are all equal; if it is None, at most two mistakes are
-    combined. A scale before the softmax has no effect on equal scores, so these rule out combinations before any such
-    scale is tried.
+    combined. A scale before the softmax has no effect on equal scores. So combinations without one are tested on
+    `equal_scores` first, and only those that reproduce it are tried with each scale.
     """
     parts = group_by_part(single)
     late_scales = [candidate for candidate in parts["scale"] if "scale_after_softmax" in candidate.names]
