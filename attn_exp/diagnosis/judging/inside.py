@@ -151,6 +151,7 @@ def read_core(core: Core, observed: Observed, request: Request) -> Iterator[Read
 
 
 def compare_reading(words: str, request: Request, core: Core, observed: Observed) -> Reading:
+    """Compare the recorded calls, with masks and at other lengths too, with the definition under this request."""
     pairs = [ask_core(core, request), *ask_with_masks(observed, request)]
     if not any(isinstance(score, Added) for score in request.scores):  # a bias has the size of the recorded call
         pairs += [
@@ -230,6 +231,7 @@ def is_wrong(case: Case, answer: Answer, bits: int) -> bool:
 
 
 def ask_core(core: Core, request: Request, masks: tuple[Mask, ...] = (), question: str = "values") -> CaseAnswer:
+    """Return the attention inside a layer as a case under this request, and as its answer."""
     heads, rows, keys, size = core.q.shape[1], core.q.shape[2], core.k.shape[2], core.q.shape[3]
     rules = replace(request.rules(size, rows, keys), masks=(*request.masks, *masks))
     case = Case(question, Recipe(rules, heads, heads), Given(core.q, core.k, core.v))

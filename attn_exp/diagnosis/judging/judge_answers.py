@@ -119,8 +119,10 @@ def find_shortfall(wrong: Seen) -> float:
 
 def are_only_weights_rounded(answers: Seen) -> bool:
     """Return whether answers are exact where all weights are 1, 1/2, 1/4 or 1/8, which float32 represents exactly."""
-    few = [(pair, expected(pair[0])["weights"]) for pair in answers]
-    exact = [pair for pair, weights in few if weights.shape[-1] in (1, 2, 4, 8) and (weights == weights.flat[0]).all()]
+    weights_of = [(pair, expected(pair[0])["weights"]) for pair in answers]
+    exact = [
+        pair for pair, weights in weights_of if weights.shape[-1] in (1, 2, 4, 8) and (weights == weights.flat[0]).all()
+    ]
     return bool(exact) and not failing(exact, FLOAT64)
 
 
@@ -261,8 +263,8 @@ def explain_wrong_answers(
     bits and the note on rounding. `behaviour` has the findings across calls.
     """
     wrong, (bits, rounding) = judged.wrong, precision
-    cases, first_question = {case for case, _ in wrong}, wrong[0][0].question
-    right = [pair for pair in judged.answers if pair[0] not in cases]
+    wrong_cases, first_question = {case for case, _ in wrong}, wrong[0][0].question
+    right = [(case, answer) for case, answer in judged.answers if case not in wrong_cases]
     broken = list_broken(behaviour)
     smallest = smallest_wrong(caller, tried.function, wrong, bits)
     evidence = collect_answers(caller, tried, judged.answers, wrong, digits=bits, broken=broken, small=smallest)
@@ -270,18 +272,19 @@ def explain_wrong_answers(
     if intention:
         return Judged(right, remarks=[*judged.remarks, (Finding(first_question, REMARK, intention), "")])
     explanation = known or find_explanation(evidence)
-    if not conventions.may_be_made(explanation.names, caller):
+    if not conventions.may_be_made(explanation.names, caller):  # such as a mask mistake without a mask argument
         explanation = Explained()
-    if are_excused_by_axes(wrong, explanation, [pair for pair in right if pair[0].question == "masks"]):
-        answers = [(case, OTHER_AXES if case in cases else answer) for case, answer in judged.answers]
+    if are_excused_by_axes(wrong, explanation, [(case, answer) for case, answer in right if case.question == "masks"]):
+        answers = [(case, OTHER_AXES if case in wrong_cases else answer) for case, answer in judged.answers]
         return Judged(answers, remarks=judged.remarks)
-    others = [*(finding for finding, _ in behaviour), *report_answer_axes(judged.answers)]
-    is_harmless = rounding != FLOAT32_INSIDE and all(finding.state != BROKEN for finding in others)
+    other_findings = [*(finding for finding, _ in behaviour), *report_answer_axes(judged.answers)]
+    is_else_right = rounding != FLOAT32_INSIDE and all(finding.state != BROKEN for finding in other_findings)
     is_overflow = bits >= SINGLE and explanation.names in (OVERFLOWS, (ONE_MAXIMUM,))
-    if is_harmless and is_overflow and all(case.question == LARGE for case in cases):  # realistic logits are smaller
+    # realistic logits are smaller than those at which it overflows
+    if is_else_right and is_overflow and all(case.question == LARGE for case in wrong_cases):
         remark = Finding(first_question, REMARK, FITS.format(caller.dtype)), "".join(explanation.names)
-        questions = {case.question for case in cases}
-        return Judged([pair for pair in right if pair[0].question not in questions], remarks=[remark, *judged.remarks])
+        answers = [(case, answer) for case, answer in right if case.question != LARGE]
+        return Judged(answers, remarks=[remark, *judged.remarks])
     return replace(judged, explanation=explanation, smallest=smallest)
 
 

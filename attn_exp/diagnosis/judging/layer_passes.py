@@ -105,6 +105,7 @@ def list_proven_mistakes(verdict: Verdict, observed: Observed, request: Request)
     recording, pairs = observed.recording, observed.pairs
     if any(map(is_split_mixed, pairs)):
         yield "heads_not_transposed"
+    # weights `[m t s]` that sum to 1 over the queries t, but not over the keys s
     if all(sum_to_one(pair.weights, 1) and not sum_to_one(pair.weights, 2) and pair.q.tokens.min() > NONE
            for pair in pairs):  # fmt: skip
         yield "weights_transposed" if pairs[0].is_transposed else "softmax_over_queries"

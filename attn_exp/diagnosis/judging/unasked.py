@@ -154,6 +154,7 @@ def list_open_arguments(caller: Caller, function: Bound, seen: Seen) -> list[str
         for given in parameters_of(routine, "")
         if not is_starred(given) and given.default is not given.empty
     }
+    # the description names extra arguments that were passed, as in "name=value, ..."
     passed = {*offer.parameters.values(), *(text.partition("=")[0] for text in offer.description.split(", "))}
     # a layer lists the arguments that no case sets, so all others were passed
     passed |= set() if function.unknown is None else {*defaults} - {*function.unknown}
@@ -162,6 +163,7 @@ def list_open_arguments(caller: Caller, function: Bound, seen: Seen) -> list[str
     for name, default in defaults.items():
         words = {*words_in(name)}
         is_harmless = bool(HARMLESS & {plain(name), *words})
+        # an option with such a default can be tried with another value, for functions of q, k and v
         is_tried = type(default) in (bool, int) and offer.core
         if name in passed | unread or (is_harmless and not is_tried):
             continue
