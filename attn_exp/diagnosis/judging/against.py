@@ -67,7 +67,7 @@ REPLACED_BY_MASK = ("causal", "window", "padding", "lengths")
 
 @dataclass(frozen=True, eq=False)
 class Implementation:
-    """One of the two functions: as the user named it, its name in the report, its verdict, and how to call it."""
+    """One of the two functions, with its name in the report, its own verdict, and how to call it."""
 
     target: OwnFunction
     name: str

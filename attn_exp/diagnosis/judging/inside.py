@@ -62,7 +62,7 @@ class Reading:
     """One interpretation of the attention inside a layer.
 
     `words` are the settings that it assumes, and `request` includes them. `wrong` lists the cases that contradict this
-    interpretation, `others` the rest. `added` is true if the layer adds its own numbers to the logits.
+    interpretation, `others` the rest. `added` means that the layer adds a bias or sink of its own.
     """
 
     words: str
