@@ -40,9 +40,9 @@ FLAGS = ("--json", "--quick", "--verbose")
 FILES: dict[str, ModuleType] = {}
 """Modules by path: a child process that checks every function in a file imports the file only once."""
 ANSWER = "answer."
-"""Prefix of arguments with the numbers of a stage, such as `answer.weights=mine.csv`."""
+"""Prefix of arguments that give the numbers of a stage, such as `answer.weights=mine.csv`."""
 FIRST_CALLS = 2
-"""Number of calls that restart the timeout: imports and building precede the first call, which may also compile."""
+"""Number of calls that restart the timeout: the first comes after imports and building, and may itself compile."""
 SOFTMAX = re.compile(r"\b(log_?)?softmax\b|\blogsumexp\b|\bexp2?\b")
 """Matches code that turns scores into weights."""
 PRODUCT = re.compile(r"\b(matmul|einsum|b?mm|baddbmm|dot|dot_general|tensordot|vecdot)\b|\s@\s")
@@ -50,15 +50,15 @@ PRODUCT = re.compile(r"\b(matmul|einsum|b?mm|baddbmm|dot|dot_general|tensordot|v
 FUSED_CALL = re.compile(r"\b(\w*(?:attention|sdpa|attn)\w*)\(", re.IGNORECASE)
 """Matches a call of fused attention."""
 MOST_WRAPPERS = 8
-"""Number of wrappers, such as decorators and partials, that are removed from a callable."""
+"""Maximum number of wrappers, such as decorators and partials, to remove from a callable."""
 
 
 def checked(words: Sequence[str], tell: Callable[[Any], None]) -> dict[str, Any]:
     """Check the function named by the first argument in this child process, and return the reply.
 
-    Its `text` is the output, and `uncalled` is the reason why the function could not be called. For a whole file, the
-    reply lists the names to check, and tells which of these may be attention. `tell` is called before each step, so
-    that the parent knows which step was running if this process dies.
+    The `text` of the reply is the output; `uncalled` is the reason why the function could not be called. For a whole
+    file, the reply lists the names to check, and tells which of these may be attention. `tell` is called before each
+    step, so that the parent knows which step was running if this process dies.
 
     Raises:
         UserError: a function or setting does not exist, or a check cannot use a setting.
@@ -145,8 +145,8 @@ def check_or_compare(functions: Sequence[OwnFunction], request: Request, quick: 
     """Check one function, or compare two.
 
     Raises:
-        UserError: a name in `ignore` is not an argument or open point, and does not occur in the code, where it could
-            be a module or buffer. Not raised for a name in a whole file.
+        UserError: a name in `ignore` is unknown: it is neither an argument nor an open point, and does not occur in
+            the code, as the name of a module or buffer would. Never raised while a whole file is checked.
     """
     arguments = [name for own in functions for name in arguments_of(own.function)]
     for name in request.ignore if arguments and not FILES else ():
@@ -210,9 +210,9 @@ def list_callables(module: ModuleType) -> Iterator[tuple[str, Any]]:
 
 
 def find_origin(value: Any, module: ModuleType) -> Any:
-    """Return the function or class of the file that a callable wraps; None if there is none.
+    """Return the function or class that a callable wraps; None if it is not defined in this file.
 
-    An object stands for its class. A class without `__call__` gives None, because it computes nothing by itself.
+    For an object, return its class. A class without `__call__` gives None, because it computes nothing by itself.
     """
     home = module.__name__
     for _ in range(MOST_WRAPPERS if callable(value) else 0):
@@ -225,9 +225,9 @@ def find_origin(value: Any, module: ModuleType) -> Any:
 
 
 def may_be_attention(value: Any, module: ModuleType) -> bool:
-    """Return whether the code of a callable may be attention: it computes weights and products, or calls a kernel.
+    """Return whether the code of a callable may be attention: it has a softmax and a product, or calls fused attention.
 
-    Functions and base classes that it uses from the same file count too.
+    The code of functions and base classes that it uses from the same file counts too.
     """
     code = source_with_helpers(find_origin(value, module))
     is_fused = any(name not in vars(module) and f"def {name}(" not in code for name in FUSED_CALL.findall(code))

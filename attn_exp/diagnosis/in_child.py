@@ -24,14 +24,14 @@ from attn_exp.processes import Child, NoAnswerError
 TIMEOUT, MOST_SECONDS = 60.0, 86_400.0
 """Default timeout for checking one function, and the longest that a user can set, in seconds."""
 PREPARING = 300.0
-"""Limit in seconds for steps that the user's timeout does not cover: imports, building and compiling."""
+"""Seconds allowed for imports, building and compiling; the user's timeout replaces it if that is longer."""
 QUIET_SECONDS = 8.0
 """A check that takes longer says so on stderr."""
 TIMEOUT_SETTING = "timeout="
 JSON = "--json"
 
 SINGLE_THREADED = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-"""Environment of a child process: with its small arrays, several threads would take 20 times as long as one."""
+"""Environment of a child process: on its small arrays, several threads take 20 times as long as one."""
 WIDEST_CELL = 90
 """Maximum width of the last column of the table for a whole file."""
 
@@ -45,8 +45,8 @@ Reply = Mapping[str, Any]
 def checked(words: Sequence[str]) -> tuple[str, int]:
     """Check the function named by the first argument in a child process; return the output and the exit code.
 
-    If the function cannot be called, print the draft of a factory, or JSON that contains it, to stdout, and the error
-    to stderr.
+    If the function cannot be called, print the draft of a factory, which the user completes, to stdout (as JSON if
+    requested), and the error to stderr.
 
     Raises:
         UserError: a function or setting does not exist, or a check cannot use a setting.
@@ -100,7 +100,8 @@ def ask(child: Child, words: Sequence[str], seconds: float) -> Reply:
         FaultError: the child ended before it imported any user code.
         UserError: the child ended or timed out while it listed the names in a file.
     """
-    # `doing`: the current step; `asked`: the settings; `asking`: one of the first calls begins, restart the timeout
+    # what the child reports: `doing`, its current step; `asked`, the settings; `asking`, sent with every call of the
+    # function, which is True for the first calls and then restarts the timeout
     progress: dict[str, Any] = {}
 
     def hear(message: dict[str, Any]) -> bool:
@@ -136,7 +137,7 @@ def describe_end(ended: NoAnswerError, seconds: float, was_called: bool) -> str:
 
 
 def reply_without_answer(words: Sequence[str], reason: str, progress: Mapping[str, Any]) -> Reply:
-    from attn_exp.diagnosis.command import reply_without_verdict  # noqa: PLC0415 - few checks end so
+    from attn_exp.diagnosis.command import reply_without_verdict  # noqa: PLC0415 - few checks need it
 
     target = find_target(words)
     settings = [word for word in words if word != target and not word.startswith("-")]
@@ -186,7 +187,7 @@ def check_file(words: Sequence[str], seconds: float) -> tuple[str, int]:
 
 
 def ask_about(child: Child, words: Sequence[str], seconds: float) -> Reply:
-    """Have the subprocess check one function of a file; return a UserError as the reason it could not be called."""
+    """Ask the child about one function of a file; a UserError becomes the reason why it could not be called."""
     try:
         return ask(child, words, seconds)
     except FaultError:

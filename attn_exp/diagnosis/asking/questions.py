@@ -172,7 +172,7 @@ def keyword_cases(maker: Maker) -> Iterator[Case]:
         yield from causal_cases(maker)
     if offer.core and offer.takes("window") and Window not in mask_types:
         causal = (Causal(),) if offer.takes("causal") and Causal not in mask_types else ()
-        window = Window(3, 3 if offer.counted and offer.counted.both_sides else 0)
+        window = Window(3, 2 if offer.counted is None else 3 * offer.counted.both_sides)
         yield maker.case("window", 9, 9, masks=(*request.masks, *causal, window))
     if (offer.takes("padding") or offer.takes("lengths")) and not {Padding, Filler} & mask_types:
         yield from padded_cases(maker, Gap if Causal in mask_types and not offer.takes("lengths") else Padding)

@@ -8,8 +8,8 @@ differ: a aligns causal masks top left; b follows the definition".
 3. `share_weights` copies the weights of one module to the other.
 4. `ask_both` runs the same cases on both, and `parting.py` explains where their answers differ.
 
-If weights cannot be exchanged, or one function takes q, k, v and the other x, each is compared with the definition on
-its own input instead of steps 3 and 4.
+Steps 3 and 4 need weights that can be exchanged, and functions that both take q, k and v or both take x. Without these,
+each function is compared with the definition on its own input.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ REPLACED_BY_MASK = ("causal", "window", "padding", "lengths")
 
 @dataclass(frozen=True, eq=False)
 class Implementation:
-    """One of the two functions: as the user named it, its name in the report, its verdict, and how to call it."""
+    """One of the two functions, with its name in the report, its own verdict, and how to call it."""
 
     target: OwnFunction
     name: str
@@ -97,7 +97,7 @@ def against(one: OwnFunction, other: OwnFunction, request: Request, quick: bool 
     Raises:
         UserError: the arguments of a function are unknown, or a setting does not apply to it.
     """
-    start, names = perf_counter(), distinct_names(one, other)
+    start, names = perf_counter(), choose_names(one, other)
     targets, verdicts = (copy_module(one), copy_module(other)), list[Verdict]()
     for target, name in zip(targets, names, strict=True):
         verdicts.append(check(target, request, quick))
@@ -118,7 +118,7 @@ def against(one: OwnFunction, other: OwnFunction, request: Request, quick: bool 
     return replace(verdict, seconds=perf_counter() - start)
 
 
-def distinct_names(one: OwnFunction, other: OwnFunction) -> tuple[str, str]:
+def choose_names(one: OwnFunction, other: OwnFunction) -> tuple[str, str]:
     """Return two distinct names for the report: the function names, else file:function, else with "(first)"."""
     paths = [function.target or f"{function.file}:{function.name}" for function in (one, other)]
     for first, second in ((one.name, other.name), paths):
@@ -159,7 +159,7 @@ def find_calls(
     return both[0], both[1]
 
 
-def common_request(both: Both, request: Request) -> Request:
+def choose_common_request(both: Both, request: Request) -> Request:
     """Return the request for both functions: the user's settings, plus the rules under which one function is right.
 
     The rules are added only if both functions follow them or take them as arguments.
@@ -196,7 +196,7 @@ def takes_same_input(both: Both) -> bool:
 
 def ask_both(both: Both, common: Request, quick: bool) -> Iterator[Pair]:
     """Run each case on both, with inputs rounded to both dtypes; yield the cases that at least one answered."""
-    for exact_case in cases_of_both(both, common, quick):
+    for exact_case in make_common_cases(both, common, quick):
         case = ways_to_call.round_inputs(ways_to_call.round_inputs(exact_case, both[0].caller), both[1].caller)
         if not any(ways_to_call.is_beyond_dtype(side.caller, case) for side in both):
             answers = (both[0].caller(case), both[1].caller(case))
@@ -205,14 +205,14 @@ def ask_both(both: Both, common: Request, quick: bool) -> Iterator[Pair]:
                 yield Pair(case, answers, min(bits))
 
 
-def cases_of_both(both: Both, common: Request, quick: bool) -> Iterator[Case]:
-    offer, layout, inside = joint_offer(both), joint_layout(both), both[0].function.inside
+def make_common_cases(both: Both, common: Request, quick: bool) -> Iterator[Case]:
+    offer, layout, inside = join_offers(both), join_layouts(both), both[0].function.inside
     maker: HeadsMaker | LayerMaker
     if offer.core:
         maker = HeadsMaker(common, offer, layout, layout, only_head_size=0)
         questions = list(core_cases(common, offer, layout, quick))
         yield from questions
-        yield from ambiguous_cases(both, common, maker, {case.question for case in questions})
+        yield from make_ambiguous_cases(both, common, maker, {case.question for case in questions})
     else:
         maker = LayerMaker(common, offer, inside)
         yield from layer_cases(common, offer, quick, inside)
@@ -220,7 +220,7 @@ def cases_of_both(both: Both, common: Request, quick: bool) -> Iterator[Case]:
         yield hide_one_row(maker.case(EMPTY_ROWS, 6, 6))
 
 
-def ambiguous_cases(both: Both, common: Request, maker: HeadsMaker, questions: set[str]) -> Iterator[Case]:
+def make_ambiguous_cases(both: Both, common: Request, maker: HeadsMaker, questions: set[str]) -> Iterator[Case]:
     """Yield cases with more than one right answer: how causal masks are aligned, and how key/value heads are shared."""
     can_align = all(side.caller.offer.takes("causal") or not side.caller.offer.takes("mask") for side in both)
     if (common.is_causal or maker.offer.takes("causal")) and can_align:
@@ -232,14 +232,14 @@ def ambiguous_cases(both: Both, common: Request, maker: HeadsMaker, questions: s
 
 
 def hide_one_row(case: Case) -> Case:
-    """Mask all keys of the middle query."""
+    """Return the case with all keys hidden from the middle query."""
     sizes = setup_of(case)
     attends = np.ones((sizes.rows, sizes.keys), np.bool_)
     attends[sizes.rows // 2] = False
     return replace(with_mask(case, attends), optional=True)
 
 
-def joint_offer(both: Both) -> Offer:
+def join_offers(both: Both) -> Offer:
     """Return the arguments that cases for both may use: those that both functions take, by name or as a mask."""
     first, second = both
     offer, others = first.caller.offer, second.caller.offer.parameters
@@ -248,8 +248,8 @@ def joint_offer(both: Both) -> Offer:
     return replace(offer, parameters=parameters, positional=(), defaults={})
 
 
-def joint_layout(both: Both) -> str:
-    """Return the layout of the common cases: an axis for batch or heads only if both functions have it."""
+def join_layouts(both: Both) -> str:
+    """Return the layout of the common cases, which has a batch or heads axis only if both functions have one."""
     layouts = [side.caller.layout for side in both]
     if all(map(is_joined, layouts)):
         return WIDE_LAYOUT
@@ -263,29 +263,29 @@ def compare(
     targets: Sequence[OwnFunction], names: tuple[str, str], verdicts: Sequence[Verdict], request: Request, quick: bool
 ) -> Verdict:
     both = find_calls(targets, names, verdicts, request)
-    common = common_request(both, request)
+    common = choose_common_request(both, request)
     both = both if common is request else find_calls(targets, names, verdicts, common)
     weights_note = share_weights(both)
     if weights_note is None:
         return compare_by_definition(both, request)
     pairs = list(ask_both(both, common, quick))
     digits, rounding = bits_to_judge_by(pairs)
-    differing = [pair for pair in pairs if pair.part(digits)]
-    # if one follows a rule by default that the other does not, that alone explains every difference
+    differing = [pair for pair in pairs if pair.differ(digits)]
+    # a rule that only one of them follows by default explains every difference by itself
     unexplained = [] if both[0].rules != both[1].rules and common is request else differing
-    reasons = differing_rules(both)
+    reasons = describe_differing_rules(both)
     if reasons and common is not request and not differing:
         reasons.append(f"With {' '.join(sorted(common.typed))} they agree")
     if unexplained:
         reasons += explain_pairs(both, unexplained, pairs[0], weights_note, digits)
     findings = [
         Finding(CALLED, HELD, "; ".join(filter(None, (*map(describe_call, both), weights_note)))),
-        *findings_of(pairs, unexplained, names),
+        *summarize_pairs(pairs, unexplained, names),
         *([Finding("rounding", REMARK if digits == SINGLE else HELD, rounding)] if rounding else []),
-        *offered_by_one(both),
+        *list_exclusive_arguments(both),
     ]
-    small = smallest_of_both(both, differing[0].case, digits) if differing else None
-    return decide(conclude(names, verdicts, request, reasons, findings, small), cases_left_open(pairs, names))
+    small = find_smallest(both, differing[0].case, digits) if differing else None
+    return decide(conclude(names, verdicts, request, reasons, findings, small), list_open_cases(pairs, names))
 
 
 def explain_pairs(both: Both, differing: Sequence[Pair], first: Pair, weights_note: str, digits: int) -> Iterator[str]:
@@ -297,7 +297,7 @@ def explain_pairs(both: Both, differing: Sequence[Pair], first: Pair, weights_no
     yield from filter(None, [compare_traces([side.caller for side in both], differing[0].case, names)])
 
 
-def cases_left_open(pairs: Sequence[Pair], names: tuple[str, str]) -> tuple[str, ...]:
+def list_open_cases(pairs: Sequence[Pair], names: tuple[str, str]) -> tuple[str, ...]:
     """Return the required cases that only one function answered, as phrases for the report."""
     if not any(pair.both for pair in pairs):
         return ("every case (none was answered by both)",)
@@ -319,15 +319,17 @@ def bits_to_judge_by(pairs: Sequence[Pair]) -> tuple[int, str]:
     """
     answered = [pair for pair in pairs if pair.both]
     finest = min((pair.digits for pair in answered), default=53)
-    is_single = finest > SINGLE and answered and not answered[0].part(SINGLE)
-    digits = SINGLE if is_single and any(pair.part(finest) and not pair.part(SINGLE) for pair in answered) else finest
-    units = max((pair.gap for pair in answered if not pair.part(digits)), default=0.0) * 2.0 ** (digits - 1)
+    is_single = finest > SINGLE and answered and not answered[0].differ(SINGLE)
+    digits = (
+        SINGLE if is_single and any(pair.differ(finest) and not pair.differ(SINGLE) for pair in answered) else finest
+    )
+    units = max((pair.gap for pair in answered if not pair.differ(digits)), default=0.0) * 2.0 ** (digits - 1)
     if digits == finest:
         return finest, f"within {units:.2g} units in the last place" if answered else ""
     return digits, f"differing by up to {units:.2g} ulp of float32, the dtype in which one of them computes"
 
 
-def differing_rules(both: Both) -> list[str]:
+def describe_differing_rules(both: Both) -> list[str]:
     """Describe known differences: rules that only one function follows, and opposite mask polarity."""
     reasons, rules = list[str](), [(side.name, " ".join(side.rules)) for side in both]
     if both[0].rules != both[1].rules:
@@ -353,13 +355,13 @@ def describe_call(side: Implementation) -> str:
     return f"{side.name} with {', '.join((inputs, *details))}{under}"
 
 
-def findings_of(pairs: Sequence[Pair], differing: Sequence[Pair], names: tuple[str, str]) -> Iterator[Finding]:
+def summarize_pairs(pairs: Sequence[Pair], differing: Sequence[Pair], names: tuple[str, str]) -> Iterator[Finding]:
     """Yield one finding for each kind of case: different, answered by one function only, or equal."""
     for question in dict.fromkeys(pair.case.question for pair in pairs):
         broken = next((pair for pair in differing if pair.case.question == question), None)
         single = next((pair for pair in pairs if pair.case.question == question and not pair.both), None)
         if broken:
-            yield Finding(question, BROKEN, broken.how_far())
+            yield Finding(question, BROKEN, broken.describe_gap())
         elif single:
             silent = single.unanswered
             error = "" if single.case.optional else f"; {names[silent]}: {single.answers[silent].error}"
@@ -368,7 +370,7 @@ def findings_of(pairs: Sequence[Pair], differing: Sequence[Pair], names: tuple[s
             yield Finding(question, HELD)
 
 
-def offered_by_one(both: Both) -> Iterator[Finding]:
+def list_exclusive_arguments(both: Both) -> Iterator[Finding]:
     for role, phrase in ARGUMENT_NAMES.items():
         takers = [side for side in both if side.caller.offer.takes(role)]
         if len(takers) == 1:
@@ -381,7 +383,7 @@ def compare_by_definition(both: Both, request: Request) -> Verdict:
     names, verdicts = (both[0].name, both[1].name), [side.verdict for side in both]
     why = "their matrices cannot be exchanged" if takes_same_input(both) else "one takes q, k, v and the other x"
     findings = [Finding("the same input", ABSENT, f"{why}, so each is compared with the definition on its own input")]
-    reasons = differing_rules(both)
+    reasons = describe_differing_rules(both)
     wrong = [is_unlike_definition(verdict) for verdict in verdicts]
     if any(wrong) and (not all(wrong) or verdicts[0].mistakes != verdicts[1].mistakes or not verdicts[0].mistakes):
         phrases = [
@@ -415,21 +417,21 @@ def conclude(
     )
 
 
-def smallest_of_both(both: Both, case: Case, digits: int) -> tuple[Smallest, Smallest] | None:
+def find_smallest(both: Both, case: Case, digits: int) -> tuple[Smallest, Smallest] | None:
     """Return the smallest case on which the two still differ, as Python code for each; None for layers."""
     first, second = both
     if first.function.inside is not None:
         return None
-    for small in islice(small_cases(case, first.caller), MAX_CALLS):
+    for small in islice(make_small_cases(case, first.caller), MAX_CALLS):
         answers = (first.caller(small), second.caller(small))
-        if Pair(small, answers, min(digits, 20)).part(digits):
+        if Pair(small, answers, min(digits, 20)).differ(digits):
             return format_call(first.target, first.caller, small, answers[0]), format_call(
                 second.target, second.caller, small, answers[1]
             )
     return None
 
 
-def small_cases(case: Case, caller: Caller) -> Iterator[Case]:
+def make_small_cases(case: Case, caller: Caller) -> Iterator[Case]:
     if case.question == EMPTY_ROWS:
         yield with_mask(
             make_small_case(case, (1, 1, 2, 2, 1), caller.request, 1), np.array([[True, True], [False, False]])

@@ -109,7 +109,8 @@ def read_inside(observed: Observed) -> tuple[Inside, frozenset[str]]:
 def count_heads(observed: Observed, found: Matrices) -> tuple[int, int]:
     """Return the numbers of query heads and of key/value heads.
 
-    If the recorded products have only one head, take the number with which the layer was built, if it fits the width.
+    A layer may compute one head at a time, so that each recorded product has one head. Then return the number of heads
+    with which it was built, if the width is a multiple of it.
     """
     heads, width = observed.layer.sizes.get("h", found.heads), found.arrays["W_q"].shape[1]
     if found.heads != 1 or width % heads or heads == found.heads:
@@ -118,7 +119,7 @@ def count_heads(observed: Observed, found: Matrices) -> tuple[int, int]:
 
 
 def find_context(observed: Observed) -> Array | None:
-    """Return the context `[b h t e]` of the first run, or None if a matrix product has rows that mix tokens."""
+    """Return the context `[b h t e]` of the first run, or None if its rows do not belong to single tokens."""
     try:
         return arrange_core(observed.recording, observed.pairs).context
     except MixedTokensError:
@@ -149,7 +150,7 @@ def has_head_axis(target: Any) -> bool:
 
 
 def bound_layer(layer: Layer, inside: Inside) -> Bound:
-    """Wrap a layer as a function of x `[b t m]` and masks; a layer of one example is called for each of a batch."""
+    """Wrap a layer as a function of x `[b t m]` and masks; a layer without a batch axis is called once per example."""
     roles = {layer.keywords[role]: role for role in find_mask_roles(layer)}
     output_axes = next(iter(layer.inputs.values()))
 
@@ -229,10 +230,11 @@ def make_offer(layer: Layer, arrays: Sequence[str], defaults: Mapping[str, Any])
 
 
 def name_matrices(layer: Layer, inside: Inside | None) -> Inside | None:
-    """Return the matrices that a layer's parameter names suggest, if they differ from those it computes with.
+    """Return the matrices that a layer's parameter names suggest, or None if these are the ones it computes with.
 
-    `nn.Linear` stores weights as `[out in]`; the orientation of other weights is unknown. Returns None if a name is
-    missing or ambiguous or, without `inside`, if the number of heads is unclear.
+    `inside` has the matrices that it computes with, or is None if they are unknown. Then the number of heads must be
+    clear without them. Returns None too if a name is missing or ambiguous, or if shapes differ. `nn.Linear` stores
+    weights as `[out in]`; the orientation of other weights is unknown.
     """
     told = [(name, np.asarray(array, float), False) for name, array in layer.weights.items()]
     parameters = told or list(parameters_of_layer(layer.target))
@@ -240,7 +242,7 @@ def name_matrices(layer: Layer, inside: Inside | None) -> Inside | None:
              if path.endswith("weight") and array.ndim == 1 and not is_linear}  # fmt: skip
     parameters = [parameter for parameter in parameters if parameter[0].rpartition(".")[0] not in norms]
     are_linear = all(is_linear for _, _, is_linear in parameters)
-    arrays = arrays_by_role(parameters)
+    arrays = find_arrays_by_role(parameters)
     if not {"W_q", "W_k", "W_v"} <= set(arrays):
         return None
     if arrays.get("W_o", arrays["W_q"]).ndim != len("mn"):  # such as the factor of a residual
@@ -265,12 +267,12 @@ def name_matrices(layer: Layer, inside: Inside | None) -> Inside | None:
 
 
 def repeat_for_heads(array: Array, heads: int) -> Array:
-    """Return the matrix or bias of all heads, if each head applies the same one."""
+    """Return the matrix or bias of all heads together, if every head applies this one."""
     return np.kron(np.eye(heads), array) if array.ndim > 1 else np.tile(array, heads)
 
 
-def arrays_by_role(parameters: Sequence[tuple[str, Array, bool]]) -> dict[str, Array]:
-    """Return W_q, b_q and so on by their names; nothing if a name is ambiguous or means something else."""
+def find_arrays_by_role(parameters: Sequence[tuple[str, Array, bool]]) -> dict[str, Array]:
+    """Return parameters by role, such as `W_q` and `b_q`; empty if a name is ambiguous or means something else."""
     arrays, sides = dict[str, Array](), dict[str, str]()
     for path, _, _ in parameters:
         owner, _, last = path.rpartition(".")

@@ -57,7 +57,7 @@ CONVENTIONS = {
 }
 """Mistakes that may be conventions of a checkpoint or library, with the setting for each and what it means."""
 FOR_MASKS = {True: {"bhtd": "btd", "bthd": "btd"}, False: {"td": "bhtd"}}
-"""Layouts to try if the first one fails only with masks, for functions of q, k and v (True) and of x (False)."""
+"""Layouts that fail only with masks, and what to try instead, for functions of q, k and v (True) or of x (False)."""
 
 
 def check(own: OwnFunction, request: Request, quick: bool = False) -> Verdict:
@@ -92,7 +92,7 @@ def check(own: OwnFunction, request: Request, quick: bool = False) -> Verdict:
 
 
 def report_fault(own: OwnFunction, request: Request, fault: Exception) -> Verdict:
-    """Report an error that ended the check as not verified if the user's code is to blame; otherwise raise it."""
+    """Return the verdict "not verified" if the user's code is to blame for an error; otherwise raise a FaultError."""
     place = [path for path, _ in list_frames(fault)][-1]
     is_theirs = place.is_relative_to(Path(own.file).parent) and not place.is_relative_to(HERE)
     if is_theirs or isinstance(fault, MemoryError | RecursionError):
@@ -116,7 +116,7 @@ def check_with_conventions(own: OwnFunction, request: Request, quick: bool) -> V
 def judge_convention(
     own: OwnFunction, verdict: Verdict, request: Request, judge: Callable[[Request], Verdict]
 ) -> Verdict | None:
-    """Check again under the convention that a mistake may be; None if that does not make the function right."""
+    """Check again under the convention that the mistake may be; None if the function is not right under it either."""
     setting, meaning = CONVENTIONS.get(" ".join(verdict.mistakes), ("", ""))
     is_unused = setting == conventions.NEIGHBOURS and not request.positions
     if not setting or is_unused or setting.partition("=")[0] in request.names_typed:
@@ -179,8 +179,8 @@ def call_and_check(own: OwnFunction, request: Request, quick: bool, bound: Bound
 def check_called(own: OwnFunction, tried: Tried, quick: bool) -> Verdict:
     """Check a function whose calling convention is known; warnings must already be silenced.
 
-    If its first answer is wrong but fits other settings, those are checked instead, by calling this function again.
-    Otherwise, detect the mask format, the scale and the window that the function expects, and run all cases.
+    If its first answer is wrong but fits other settings, check it under those settings instead. Otherwise, detect the
+    mask format, the scale and the window that the function expects, and run all cases.
     """
     request = tried.caller.request
     tried = leave_out_built_in_mask(own, tried)
@@ -217,9 +217,10 @@ def report_failed_call(own: OwnFunction, tried: Tried) -> Verdict:
 
 
 def check_under_fitting_settings(own: OwnFunction, tried: Tried, quick: bool) -> Verdict | None:
-    """Check a function under the settings that fit its first answer; None if the answer is right or no settings fit.
+    """Check a function under settings that fit its first answer.
 
-    Numbers of heads are tried only if nothing else fits.
+    None if the answer is right, if no settings fit, or if the verdict under them is unexplained. Numbers of heads are
+    tried only if nothing else fits.
     """
     digits = min(ways_to_call.digits_of(tried.caller, tried.answer), SINGLE)
     if not ways_to_call.failing([(tried.case, tried.answer)], digits):
@@ -248,6 +249,7 @@ def check_under_fitting_settings(own: OwnFunction, tried: Tried, quick: bool) ->
 
 
 def find_built_layer(tried: Tried) -> Bound | None:
+    """Return the callable if it is a layer, which need not be built again; None for a function."""
     return tried.function if tried.function.unknown is not None else None
 
 
@@ -270,7 +272,7 @@ def check_both_polarities(own: OwnFunction, caller: Caller, tried: Tried, reques
         return verdict
     inverted = inverted or check_inverted(own, tried, request, quick)
     if not may_hide and (not inverted.mistakes or "mask_hides_all" in inverted.mistakes):
-        return verdict  # no mistake shows beside the polarity; hiding all keys does not depend on it
+        return verdict  # the other polarity reveals no mistake either; hiding all keys does not depend on the polarity
     return choose_polarity(verdict, tried, request, inverted)
 
 
@@ -279,7 +281,7 @@ def check_inverted(own: OwnFunction, tried: Tried, request: Request, quick: bool
 
 
 def choose_polarity(verdict: Verdict, tried: Tried, request: Request, inverted: Verdict) -> Verdict:
-    """Choose between a mistake and the convention that True means hidden; `inverted` is the verdict under it."""
+    """Choose between the verdict and `inverted`, the verdict under the convention that True means hidden."""
     if inverted.passed:
         settings = " ".join(filter(None, (request.words if request.typed else "", conventions.BLOCKS)))
         is_named_as_in_torch = tried.caller.offer.parameters.get("padding") == "key_padding_mask"
@@ -293,7 +295,10 @@ def choose_polarity(verdict: Verdict, tried: Tried, request: Request, inverted: 
 
 
 def report_polarities(verdict: Verdict, caller: Caller) -> Verdict:
-    """Report a mask and a padding mask of opposite polarity; often True means hidden only in the padding mask."""
+    """Add a finding if True means hidden in only one of the mask and the padding mask.
+
+    This is usual for a padding mask and for an argument named like a causal mask; otherwise it is a remark.
+    """
     if caller.masking.opposite == caller.padding.opposite:
         return verdict
     hiding, attending = ("padding", "mask") if caller.padding.opposite else ("mask", "padding")

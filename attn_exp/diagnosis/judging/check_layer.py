@@ -1,8 +1,14 @@
 """Judge a layer: read its weights from a trace, and compare its outputs with the definition.
 
-A layer becomes a function of x (`Bound`), which `check` judges like any other. If its weights cannot be read or do not
-explain its outputs, only the attention inside the layer is compared. If the plainest call is right, the other calls
-that its arguments allow are checked too: `FURTHER_CHECKS`.
+`check_observed` judges one recorded call. It tries these in order, and stops when one explains the outputs:
+
+1. `check_named_weights`: the layer may use a matrix for another purpose than its name says.
+2. `check` with the weights that the operations use: the layer becomes a function of x (`Bound`), judged like any other.
+3. `explain_layer`: settings that may be built into the layer, such as a mask or a rotation.
+4. `check_inside`: only the attention inside the layer, on the layer's own queries, keys and values.
+
+If the weights cannot be read, only 1 and 4 are tried (`check_unread`). If the plainest call is right, `FURTHER_CHECKS`
+check the other calls that the layer's arguments allow.
 """
 
 from __future__ import annotations
@@ -123,9 +129,10 @@ def check_layer(own: OwnFunction, request: Request, check: Check) -> Verdict:
 
 
 def passes_with_swapped_axes(own: OwnFunction, layer: Layer, request: Request, check: Check, is_mixed: bool) -> bool:
-    """Return whether a layer is right with batch and token axes swapped, if its factory gives no layout.
+    """Return whether a layer is right with batch and token axes swapped; False if its factory gives a layout.
 
-    Unless the layer mixes the examples of a batch, that check must leave nothing unverified.
+    `is_mixed` means that the layer mixed the examples of a batch. If it did not, the check with swapped axes must also
+    leave nothing unverified.
     """
     if layer.axes_told or set(layer.inputs.values()) != {"btm"}:
         return False
@@ -176,7 +183,10 @@ def blame_dropout(verdict: Verdict, own: OwnFunction, layer: Layer, request: Req
 
 
 def drops_by_default(owner: Any, layer: Layer) -> bool:
-    """Return False only if a class, or a configuration that it takes, has dropout rates that all default to 0."""
+    """Return whether dropout is on by default: some rate of a class or its configuration does not default to 0.
+
+    Also True if no dropout rate is found.
+    """
     configs = [type(value) for name, value in layer.settings.items() if CONFIG.match(plain(str(name)))]
     owners = [kind for kind in (owner, *configs) if inspect.isclass(kind) and inspect.isfunction(kind.__init__)]
     rates = [parameter.default for kind in owners for parameter in every_parameter(kind, "")
@@ -185,7 +195,7 @@ def drops_by_default(owner: Any, layer: Layer) -> bool:
 
 
 def list_chosen_arguments(own: OwnFunction, layer: Layer) -> list[str]:
-    """Describe the constructor arguments whose value the checker had to choose: other values stay unverified."""
+    """Describe the constructor arguments whose value the check had to choose: other values stay unverified."""
     chosen = {name for bag in layer.settings.values() if isinstance(bag, Bag) for name in bag}
     if layer.constructor_call:
         chosen |= {one.name for one in every_parameter(own.function, own.name) if is_required(one)}
@@ -233,19 +243,23 @@ def add_layer_settings(request: Request, own: OwnFunction, layer: Layer) -> Requ
 
 
 def check_observed(own: OwnFunction, observed: Observed, request: Request, check: Check) -> Verdict:
-    """Check a recorded layer with the weights that were read from it."""
+    """Check a recorded layer in the ways that the docstring of this file lists.
+
+    Raises:
+        UncalledError: no attention is found among its operations.
+    """
     if not observed.pairs:
         verdict = leave_open(own, observed, request.words, "its operations include no product of queries and keys")
         if verdict.passed:
             return verdict
         raise UncalledError(f"{own.name}: neither scores nor weights were found among its operations")
     try:
-        inside, turns = read_inside(observed)
+        inside, rotated = read_inside(observed)
     except UnreadMatricesError as error:
         return check_unread(own, observed, request, check, str(error))
-    misread = check_named_weights(observed, inside, request, check)
-    if misread is not None:
-        return misread
+    verdict_by_names = check_named_weights(observed, inside, request, check)
+    if verdict_by_names is not None:
+        return verdict_by_names
     bound = bound_layer(observed.layer, inside)
     verdict = check(bound, request)
     if verdict.uncalled and not inside.tokens:  # its mask has a fixed size
@@ -253,7 +267,7 @@ def check_observed(own: OwnFunction, observed: Observed, request: Request, check
         verdict = check(bound, request)
     is_of_scale = not verdict.passed and any("scale" in name for name in verdict.mistakes)
     if verdict.unexplained or verdict.uncalled or is_of_scale:
-        verdict = explain_layer(own, observed, bound, turns, request, check, verdict)
+        verdict = explain_layer(own, observed, bound, rotated, request, check, verdict)
     verdict = check_decoding(  # with the settings that are built into the layer
         verdict, observed.layer, bound, with_settings(request, " ".join(re.findall(r"\S+=\S+", verdict.right_under)))
     )
@@ -263,6 +277,7 @@ def check_observed(own: OwnFunction, observed: Observed, request: Request, check
 
 
 def check_unread(own: OwnFunction, observed: Observed, request: Request, check: Check, reason: str) -> Verdict:
+    """Check a layer whose weights cannot be read from its operations; `reason` says why."""
     verdict = check_named_weights(observed, None, request, check) or check_inside(own, observed, request, reason)[0]
     verdict = leave_learned_scale_open(name_by_trace(verdict, observed, own, request), observed, own, request)
     return leave_unplaced_parameters(leave_cache_open(verdict, observed.layer), observed, own, request)
@@ -281,15 +296,16 @@ def check_named_weights(observed: Observed, inside: Inside | None, request: Requ
 
 
 def explain_layer(
-    own: OwnFunction, observed: Observed, bound: Bound, turns: frozenset[str], request: Request, check: Check,
+    own: OwnFunction, observed: Observed, bound: Bound, rotated: frozenset[str], request: Request, check: Check,
     verdict: Verdict,
 ) -> Verdict:  # fmt: skip
-    """Try settings that may be built into the layer if the verdict is unexplained or blames the scale.
+    """Try settings that may be built into the layer, then the attention inside it.
 
-    `turns` lists which of q, k and v the layer rotates.
+    `verdict` is the one without these settings: it blames the scale, is unexplained, or says that the layer could not
+    be called. `rotated` names those of q, k and v that the layer rotates.
     """
     explained = None
-    for setting in find_own_words(observed, request, is_masked=has_own_mask(observed), turns=bool(turns)):
+    for setting in find_own_words(observed, request, is_masked=has_own_mask(observed), rotates=bool(rotated)):
         other = check(bound, with_settings(request, setting))
         if other.passed:
             return report_under(other, request, setting)
@@ -298,11 +314,11 @@ def explain_layer(
             explained = report_under(other, request, setting)
     if not verdict.unexplained and not verdict.uncalled:
         return verdict
-    return explained or explain_inside(own, observed, bound, turns, request, verdict)
+    return explained or explain_inside(own, observed, bound, rotated, request, verdict)
 
 
 def explain_inside(
-    own: OwnFunction, observed: Observed, bound: Bound, turns: frozenset[str], request: Request, verdict: Verdict
+    own: OwnFunction, observed: Observed, bound: Bound, rotated: frozenset[str], request: Request, verdict: Verdict
 ) -> Verdict:  # fmt: skip
     """Refine an unexplained verdict by checking the attention inside the layer.
 
@@ -315,17 +331,17 @@ def explain_inside(
         return replace(inside, findings=(*verdict.findings, *inside.findings))
     if reproduces_output(observed, bound, reading.request):
         return inside if reading.added or verdict.uncalled else verdict
-    wrong = () if request.positions else name_wrong_turns(turns)
+    wrong = () if request.positions else name_wrong_rotations(rotated)
     if wrong:
         return replace(verdict, mistakes=wrong, computes=what_mistakes_compute(wrong), unexplained=False, stage="")
-    if turns and not request.positions:
+    if rotated and not request.positions:
         return with_unverified(inside, ROTATED)
     return replace(verdict, stage="q" if request.positions else "output")
 
 
-def name_wrong_turns(turns: frozenset[str]) -> tuple[str, ...]:
-    """Return mistakes that do not depend on the angles: rotating the values, or only one of queries and keys."""
-    is_made = {"position_missing": len(turns & {"q", "k"}) == 1, "rope_on_values": "v" in turns}
+def name_wrong_rotations(rotated: frozenset[str]) -> tuple[str, ...]:
+    """Return mistakes that show whatever the angles are: rotated values, or only one of queries and keys rotated."""
+    is_made = {"position_missing": len(rotated & {"q", "k"}) == 1, "rope_on_values": "v" in rotated}
     return tuple(name for name, is_so in is_made.items() if is_so)
 
 
@@ -361,7 +377,7 @@ def check_rotary_tables(
 
 
 def check_causal(verdict: Verdict, own: OwnFunction, layer: Layer, request: Request, check: Check) -> Verdict:
-    """Build a class with its causal switch on, if it was built with the switch off."""
+    """Check a class with its causal switch on, if it was built with the switch off."""
     is_off = any(value is False and (find_kind(str(name)) == "causal" or name == "mask")
                  for name, value in layer.settings.items())  # fmt: skip
     if request.masks or CAUSAL in verdict.right_under or not inspect.isclass(own.function) or not is_off:
@@ -379,7 +395,7 @@ def check_causal(verdict: Verdict, own: OwnFunction, layer: Layer, request: Requ
 def check_cross_attention(
     verdict: Verdict, own: OwnFunction, layer: Layer, request: Request, check: Check
 ) -> Verdict:  # fmt: skip
-    """Pass a memory, or keys and values of another input, to a layer that accepts them but was called with x alone."""
+    """Check cross-attention, if a layer accepts a memory or separate keys and values but was called with x alone."""
     roles = ["memory"] if "memory" in layer.keywords else ["k", "v"]
     if len(layer.inputs) > 1 or not all(layer.keywords.get(role) for role in roles):
         return verdict
@@ -396,7 +412,10 @@ def check_cross_attention(
 def check_grouped_heads(
     verdict: Verdict, own: OwnFunction, layer: Layer, request: Request, check: Check
 ) -> Verdict:  # fmt: skip
-    """Rebuild a class with two query heads per key/value head, if it had one key/value head, or one per query head."""
+    """Check a class with two query heads per key/value head.
+
+    This applies only if the class was built with one key/value head in all, or with one per query head.
+    """
     heads = layer.sizes.get("h", 1)
     takes_groups = layer.constructor_call and "g" in map(find_kind, map(str, layer.settings))
     is_grouped = request.kv_head or layer.sizes.get("g", 1) not in (1, heads)
@@ -415,7 +434,7 @@ def check_grouped_heads(
 
 
 def list_options(verdict: Verdict, own: OwnFunction, layer: Layer, request: Request, check: Check) -> Verdict:
-    """List the options of a class that are off by default; the check leaves them off."""
+    """Add a finding with the options of a class that are off by default, because the check leaves them off."""
     if not inspect.isclass(own.function) or kind_of(own.function) not in ("torch", "plain"):
         return verdict
     off = [f"`{one.name}`" for one in every_parameter(own.function, "")

@@ -1,7 +1,8 @@
 """Compare the attention inside a layer with the definition on the layer's own queries, keys and values.
 
-The recorded queries, keys, values and context of a layer (`Core`) become a case and its answer, under each `Reading`:
-the settings that may be built into the layer, such as `mask=causal`, and its own sinks or logit bias.
+The recorded queries, keys and values of a layer (`Core`) become a case, and the recorded context becomes its answer.
+They are compared under several assumptions (`Reading`): settings that may be built into the layer, such as
+`mask=causal`, with or without a sink or logit bias that the layer adds by itself.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class Reading:
     """One interpretation of the attention inside a layer.
 
     `words` are the settings that it assumes, and `request` includes them. `wrong` lists the cases that contradict this
-    interpretation, `others` the rest. `added` is true if the layer adds its own numbers to the logits.
+    interpretation, `others` the rest. `added` means that the layer adds a bias or sink of its own.
     """
 
     words: str
@@ -101,10 +102,14 @@ def check_inside(own: OwnFunction, observed: Observed, request: Request, reason:
 def explain_readings(
     own: OwnFunction, core: Core, observed: Observed, request: Request, readings: list[Reading]
 ) -> tuple[Verdict, Reading]:
-    """Name the mistake under the first reading that has one, else the stage that differs under the plainest reading."""
+    """Return the verdict if no reading is right, and the reading to which it applies.
+
+    It names the mistake under the first reading that a mistake explains. If there is none, it gives the first stage
+    that differs under the plainest reading.
+    """
     bits = required_bits(observed)
     masked = compare_own_mask(core, observed, request) if hides_keys(core) else None
-    candidates = sorted(readings, key=lambda reading: not reading.added)  # those with a bias of its own first
+    candidates = sorted(readings, key=lambda reading: not reading.added)  # those with a bias or sink of the layer first
     candidates += [masked] if masked is not None and masked.wrong else []
     for reading in candidates:
         found = find_explanation(Answers([*reading.wrong, *reading.others], bits, bits))
@@ -114,8 +119,8 @@ def explain_readings(
         reading = readings[0]
     names = found.names
     if names == ("softmax_over_queries",) and all(pair.is_transposed for pair in observed.pairs):
-        names = ("weights_transposed",)  # the left side of q k^T gives the queries, as a rule
-    stage = "" if names else first_difference(core, reading.wrong[0][0])
+        names = ("weights_transposed",)  # queries are usually the left factor of the first product
+    stage = "" if names else find_first_difference(core, reading.wrong[0][0])
     if stage and masked is not None and not masked.wrong:
         stage = "masked"
     questions = ", ".join(dict.fromkeys(case.question for case, _ in reading.wrong))
@@ -146,6 +151,7 @@ def read_core(core: Core, observed: Observed, request: Request) -> Iterator[Read
 
 
 def compare_reading(words: str, request: Request, core: Core, observed: Observed) -> Reading:
+    """Compare the recorded calls, with masks and at other lengths too, with the definition under this request."""
     pairs = [ask_core(core, request), *ask_with_masks(observed, request)]
     if not any(isinstance(score, Added) for score in request.scores):  # a bias has the size of the recorded call
         pairs += [
@@ -188,16 +194,16 @@ def has_own_mask(observed: Observed) -> bool:
 
 
 def find_added(core: Core, request: Request) -> Score | None:
-    """Return the sink or logit bias that a layer adds, the same for every example; None if it adds none."""
+    """Return the sink or logit bias that a layer adds to every example alike; None if it adds none."""
     case, _ = ask_core(core, request)
     right, total = expected(case), core.weights.sum(axis=-1)
     if core.weights.shape == right["masked"].shape and (total > 0).all() and (total < 1 - CLOSE).all():
+        # with L = log(sum(e^logits)), a sink makes the weights sum to `total = e^L / (e^L + e^sink)`
         sinks = np.logaddexp.reduce(right["masked"], axis=-1) + np.log(1 / total - 1)
         if np.allclose(sinks, sinks[:1, :, :1], rtol=0, atol=CLOSE):
             return Sink([float(sink) for sink in sinks[0, :, 0]])
-    for logits in (
-        reversed(core.between) if len(right["masked"]) > 1 else ()
-    ):  # one example cannot show that they are constant
+    # one example cannot show whether a bias is the same in every example
+    for logits in reversed(core.between) if len(right["masked"]) > 1 else ():
         if logits.shape == right["masked"].shape:
             is_seen = np.isfinite(logits) & (logits > LOWEST)
             scale = find_scale(logits, right["scores"], is_seen)
@@ -208,7 +214,10 @@ def find_added(core: Core, request: Request) -> Score | None:
 
 
 def find_scale(logits: Array, scores: Array, is_seen: Array) -> float:
-    """Fit the scale of the scores to logits that contain the same bias in every example: differences cancel it."""
+    """Return the scale of the scores in logits, which may also contain a bias.
+
+    A bias that is the same in every example cancels in the differences between examples, which are fitted.
+    """
     y, x = (np.where(is_seen.all(axis=0), array - array[:1], 0.0) for array in (logits, scores))
     return float((y * x).sum() / max((x * x).sum(), 1e-300))
 
@@ -222,6 +231,7 @@ def is_wrong(case: Case, answer: Answer, bits: int) -> bool:
 
 
 def ask_core(core: Core, request: Request, masks: tuple[Mask, ...] = (), question: str = "values") -> CaseAnswer:
+    """Return the attention inside a layer as a case under this request, and as its answer."""
     heads, rows, keys, size = core.q.shape[1], core.q.shape[2], core.k.shape[2], core.q.shape[3]
     rules = replace(request.rules(size, rows, keys), masks=(*request.masks, *masks))
     case = Case(question, Recipe(rules, heads, heads), Given(core.q, core.k, core.v))
@@ -238,7 +248,7 @@ def ask_with_masks(observed: Observed, request: Request) -> Iterator[CaseAnswer]
     for role, formats in (("mask", [*masks, *padding]), ("padding", padding)):
         accepted = None
         for kind, masking in formats if role in observed.layer.keywords else ():
-            pair = ask_with_mask(observed, request, (role, kind), masking)
+            pair = ask_with_mask(observed, request, role, kind, masking)
             is_right = pair is not None and not is_wrong(*pair, required_bits(observed))
             accepted = pair if is_right else accepted or pair
             if is_right:
@@ -248,33 +258,33 @@ def ask_with_masks(observed: Observed, request: Request) -> Iterator[CaseAnswer]
 
 
 def ask_with_mask(
-    observed: Observed, request: Request, role: tuple[str, str], masking: Masking
+    observed: Observed, request: Request, role: str, kind: str, masking: Masking
 ) -> CaseAnswer | None:  # fmt: skip
     """Return a case with a mask for the attention inside a layer, and its answer; None if the layer rejects the mask.
 
-    `role` is the role of the argument and the kind of mask: per query ("mask") or per example ("padding").
+    `role` is the role of the argument, `kind` that of the mask: "mask" (per query) or "padding" (per example).
     """
     inputs = list(observed.recording.inputs_by_run[0].values())
     rows, keys = inputs[0].shape[1], inputs[-1].shape[1]
-    allowed = np.random.default_rng(3).random((BATCH, 1, 1 if role[1] == "padding" else rows, keys)) < 0.6
+    allowed = np.random.default_rng(3).random((BATCH, 1, 1 if kind == "padding" else rows, keys)) < 0.6
     allowed[..., 0] = True
     heads = observed.layer.sizes.get("h", 1)
     setup = Setup(Recipe(request.rules(1, rows, keys)).rules, BATCH, heads, heads, rows, keys, 1, heads)
-    if role[1] == "mask":  # a caller combines the requested masks
+    if kind == "mask":  # a caller would combine it with the requested masks
         allowed = allowed & steps.allowed(setup)[:, :1]
     allowed = np.broadcast_to(allowed, (BATCH, 1, rows, keys))
-    mask = masking.write(allowed ^ request.blocks, setup, request.blocks)  # True hides under this convention
+    mask = masking.write(allowed ^ request.blocks, setup, request.blocks)  # with `blocks`, True means hidden
     if isinstance(mask, np.ndarray):
         mask = load_library(observed.layer.library).into(mask, "float64")
     try:
-        masked = record_layer(observed.layer, BATCH, rows, keys, {role[0]: mask})
+        masked = record_layer(observed.layer, BATCH, rows, keys, {role: mask})
         core = arrange_core(masked, find_pairs(masked))
     except Exception:  # whatever the layer raises
         return None
     return ask_core(core, request, (Allowed(allowed),), "masks")
 
 
-def first_difference(core: Core, case: Case) -> str:
+def find_first_difference(core: Core, case: Case) -> str:
     """Return the first stage inside a layer that differs from the definition."""
     right = expected(case)
     if core.weights.shape == right["weights"].shape and np.allclose(core.weights, right["weights"], atol=1e-9):
@@ -300,10 +310,10 @@ def differ_by_constants(logits: Array, right: Array) -> bool:
 # Settings built into a layer: a mask, a rotation, a scale or a logit cap of its configuration
 
 
-def find_own_words(observed: Observed, request: Request, *, is_masked: bool, turns: bool) -> Iterator[str]:
+def find_own_words(observed: Observed, request: Request, *, is_masked: bool, rotates: bool) -> Iterator[str]:
     """Yield combinations of settings that a layer may have built in, starting with a single one and ending with all."""
     masks = ["", CAUSAL] if is_masked and not request.masks else [""]
-    positions = ["", *ROTATIONS] if turns and not request.positions else [""]
+    positions = ["", *ROTATIONS] if rotates and not request.positions else [""]
     for words in product(masks, positions, ("", *find_score_words(observed, request))):
         if any(words):
             yield " ".join(word for word in words if word)
@@ -341,15 +351,15 @@ def is_normed(observed: Observed) -> bool:
 
 
 def is_normed_side(observed: Observed, product_index: int, side: int) -> bool:
-    """Return whether an input of a product was normalized after its projection: walk back to the projection."""
+    """Return whether an input of a product is normalized between its projection and the product."""
     recording, operations = observed.recording, observed.recording.first.operations
-    ahead, visited = [operations[product_index].producers[side]], set[int]()
-    while ahead:
-        index = ahead.pop()
+    unvisited, visited = [operations[product_index].producers[side]], set[int]()
+    while unvisited:
+        index = unvisited.pop()
         if isinstance(index, int) and index not in visited and read_projection(recording, index) is None:
             visited.add(index)
             is_live = any(recording.is_live(index, place) for place in range(len(operations[index].inputs)))
             if is_live and OF_NORMS.search(operations[index].name):
                 return True
-            ahead += operations[index].producers
+            unvisited += operations[index].producers
     return False

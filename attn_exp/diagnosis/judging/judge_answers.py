@@ -1,7 +1,8 @@
 """Judge a function with a known calling convention.
 
-In this order: run all cases, choose the precision to compare with, test what shows only across calls, look for a
-mistake that explains the wrong answers, leave out what is harmless or intended (`Judged`), and write the verdict.
+`judge_answers` runs all cases, chooses the precision to compare with, and tests what shows only across several calls.
+Then `explain_wrong_answers` looks for a mistake that explains the wrong answers, and excuses answers that are harmless
+or intended. `name_mistakes` writes the verdict.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ FAR = 2.0**-18
 """A relative error too large for a softmax in float32."""
 ADDED_TO_SUMS = "a small number is added to the softmax sums: weights sum to slightly less than 1"
 FLOAT32_INSIDE = "it returns float64, but computes in float32; set dtype=float32 if that is intended"
-"""Notes on rounding; only the second of these two is a mistake."""
+"""Notes on rounding: the first is a remark, the second a mistake."""
 FITS = "right as long as exp(logit) fits in {}"
 """Why overflow of large logits is only a remark."""
 OTHER_AXES = Answer(None, error="it answers, but interprets such a mask differently")
@@ -87,7 +88,7 @@ def leave_out_broken_masks(answers: Seen) -> Seen:
 
 
 def judge_float32(caller: Caller, answers: Seen, wrong: Seen) -> tuple[int, str]:
-    """Return the bits and the note for answers that agree to float32 precision only."""
+    """Return the number of bits to compare, and a note, for answers that are right only to float32 precision."""
     shortfall = find_shortfall(wrong)
     if shortfall:
         return (FLOAT64, "") if shortfall > ROUNDING else (SINGLE, ADDED_TO_SUMS)
@@ -99,7 +100,7 @@ def judge_float32(caller: Caller, answers: Seen, wrong: Seen) -> tuple[int, str]
 
 
 def find_shortfall(wrong: Seen) -> float:
-    """Return the largest fraction by which the norm of an output row is too small; 0 if rows differ in any other way.
+    """Return the largest fraction by which an output row is too small; 0 if any row is wrong in another way.
 
     Dividing a row by slightly too much only shrinks it; rounding would also change its direction.
     """
@@ -118,17 +119,20 @@ def find_shortfall(wrong: Seen) -> float:
 
 def are_only_weights_rounded(answers: Seen) -> bool:
     """Return whether answers are exact where all weights are 1, 1/2, 1/4 or 1/8, which float32 represents exactly."""
-    few = [(pair, expected(pair[0])["weights"]) for pair in answers]
-    exact = [pair for pair, weights in few if weights.shape[-1] in (1, 2, 4, 8) and (weights == weights.flat[0]).all()]
+    weights_of = [(pair, expected(pair[0])["weights"]) for pair in answers]
+    exact = [
+        pair for pair, weights in weights_of if weights.shape[-1] in (1, 2, 4, 8) and (weights == weights.flat[0]).all()
+    ]
     return bool(exact) and not failing(exact, FLOAT64)
 
 
 def computes_exact_scores(caller: Caller, case: Case) -> bool:
-    """Return whether a function computes scores in float64; the product of the queries and keys passed is 0 in float32.
+    """Return whether a function computes scores in float64; it gets inputs whose scores would be 0 in float32.
 
-    With `q = (1 + e, 1, 0, ...)` and `k = (a / e, -a / e, 0, ...)` the score is a, but 0 if e is rounded away.
+    With `q = (1 + e, 1, 0, ...)` and `k = (a / e, -a / e, 0, ...)`, the score is a, but 0 if e is rounded away. True if
+    a case has no such inputs.
     """
-    if case.given.q is None or case.given.k is None or case.recipe.positions or case.given.q.shape[-1] < len("ab"):
+    if case.given.q is None or case.given.k is None or case.recipe.positions or case.given.q.shape[-1] < 2:
         return True
     q, k, small = np.zeros_like(case.given.q), np.zeros_like(case.given.k), 2.0**-26
     scores = np.arange(k[..., 0].size).reshape(k.shape[:-1]) * 5 % 13 - 6.0
@@ -158,7 +162,13 @@ def relative_error(output: np.ndarray | None, case: Case) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """The answers that count, the wrong ones among them, remarks, the mistake, and the smallest case that is wrong."""
+    """The answers that count, and what was found out about them.
+
+    - `wrong`: the wrong ones among the answers.
+    - `remarks`: notes that do not make the function wrong.
+    - `explanation`: the mistake or setting that explains the wrong answers.
+    - `smallest`: the smallest case that is wrong, with its answer.
+    """
 
     answers: Seen
     wrong: Seen = ()
@@ -170,42 +180,46 @@ class Judged:
 def judge_answers(
     own: OwnFunction, caller: Caller, tried: Tried, quick: bool, known: Explained | None = None
 ) -> Verdict:
-    """Run all cases and return the verdict; `tried` contains the first answer, `known` is an earlier explanation."""
+    """Run all cases and return the verdict.
+
+    `tried` contains the answer to the first call. `known` is an explanation found before; without it, one is searched.
+    """
     function = tried.function
     answers = ways_to_call.ask_every_question(caller, function, quick)
-    if all(answer.output is None for _, answer in answers):  # only the first case was answered, or none now
+    if all(answer.output is None for _, answer in answers):  # the first call was answered, but no case now
         answers = [(ways_to_call.round_inputs(tried.case, caller), tried.answer), *answers]
     bits, rounding = bits_to_judge_by(caller, answers)
-    together = [case.question for case, _ in failing(answers, bits) if TOGETHER in case.question]
-    answers = [pair for pair in answers if pair[0].question not in together]
+    # whether two arguments may be combined is left open, so cases that combine them do not count if they are wrong
+    wrong_together = [case.question for case, _ in failing(answers, bits) if TOGETHER in case.question]
+    answers = [pair for pair in answers if pair[0].question not in wrong_together]
     wrong = failing(answers, bits)
     overflows = find_overflows(wrong, bits)
     answers, wrong = ([pair for pair in pairs if pair[0] not in overflows] for pairs in (answers, wrong))
-    calls = list(check_behaviour(caller, ways_to_call.round_inputs(tried.case, caller), bits))
+    across_calls = list(check_behaviour(caller, ways_to_call.round_inputs(tried.case, caller), bits))
     if function.inside is not None:
-        calls = [soften_thread_failure(*found) for found in calls]
-    learned = check_gradients(caller, tried.case, bits)
+        across_calls = [soften_thread_failure(*found) for found in across_calls]
+    gradient = check_gradients(caller, tried.case, bits)
     notes = list(check_for_remarks(caller, tried.case))
     notes += [(Finding(LARGE, REMARK, FITS.format(caller.dtype)), "")] if overflows else []
-    calls.append((repeat_first_cases(caller, answers), ""))
+    across_calls.append((repeat_first_cases(caller, answers), ""))
     judged = Judged(answers, wrong, notes)
     if wrong:
-        judged = explain_wrong_answers(caller, tried, judged, (bits, rounding), [*calls, learned], known)
+        judged = explain_wrong_answers(caller, tried, judged, (bits, rounding), [*across_calls, gradient], known)
     findings = (
         Finding(CALLED, HELD, describe_caller(caller)),
         *summarize_cases(judged.answers, judged.wrong),
         *report_answer_axes(judged.answers),
         *(() if judged.wrong else (report_accuracy(judged.answers, bits, rounding, function.inside is not None),)),
-        *(finding for finding, _ in (*calls, *judged.remarks, learned)),
+        *(finding for finding, _ in (*across_calls, *judged.remarks, gradient)),
     )
-    verdict = name_mistakes(own, caller, judged, list_broken([*calls, learned]), findings)
+    verdict = name_mistakes(own, caller, judged, list_broken([*across_calls, gradient]), findings)
     return replace(
         verdict,
         smallest=judged.smallest and show_smallest(own, caller, *judged.smallest, judged.explanation.change, bits),
         not_asked=unasked(caller, function, judged.answers),
         not_verified=(
             *unverified(caller, function, judged.answers),
-            *(f"{question} (the numbers differ from the definition)" for question in together if not wrong),
+            *(f"{question} (the numbers differ from the definition)" for question in wrong_together if not wrong),
         ),
     )
 
@@ -219,7 +233,7 @@ def find_overflows(wrong: Seen, bits: int) -> list[Case]:
 
 
 def soften_thread_failure(finding: Finding, name: str) -> Found:
-    """Turn a failure in two threads into a remark.
+    """Turn a failure in two threads into a remark; leave other findings unchanged.
 
     A layer may keep state for its backward pass, or a KV cache for decoding.
     """
@@ -243,32 +257,34 @@ def explain_wrong_answers(
     caller: Caller, tried: Tried, judged: Judged, precision: tuple[int, str], behaviour: Sequence[Found],
     known: Explained | None,
 ) -> Judged:  # fmt: skip
-    """Find the mistake; if the answers are intended or harmless, leave them out and add a remark instead.
+    """Find the mistake that explains the wrong answers.
 
-    `precision` is the number of bits and the note on rounding, `behaviour` the findings that show only across calls.
+    If the wrong answers are intended or harmless, leave them out and add a remark instead. `precision` is the number of
+    bits and the note on rounding. `behaviour` has the findings across calls.
     """
     wrong, (bits, rounding) = judged.wrong, precision
-    cases, first_question = {case for case, _ in wrong}, wrong[0][0].question
-    right = [pair for pair in judged.answers if pair[0] not in cases]
+    wrong_cases, first_question = {case for case, _ in wrong}, wrong[0][0].question
+    right = [(case, answer) for case, answer in judged.answers if case not in wrong_cases]
     broken = list_broken(behaviour)
     smallest = find_smallest_wrong(caller, tried.function, wrong, bits)
     evidence = collect_answers(caller, tried, judged.answers, wrong, digits=bits, broken=broken, small=smallest)
-    intention = explain_as_meant(wrong, bits, evidence.ask)
+    intention = explain_intention(wrong, bits, evidence.ask)
     if intention:
         return Judged(right, remarks=[*judged.remarks, (Finding(first_question, REMARK, intention), "")])
     explanation = known or find_explanation(evidence)
-    if not conventions.can_make_mistakes(explanation.names, caller):
+    if not conventions.can_make_mistakes(explanation.names, caller):  # such as a mask mistake without a mask argument
         explanation = Explained()
-    if is_of_own_axes(wrong, explanation, [pair for pair in right if pair[0].question == "masks"]):
-        answers = [(case, OTHER_AXES if case in cases else answer) for case, answer in judged.answers]
+    if are_excused_by_axes(wrong, explanation, [(case, answer) for case, answer in right if case.question == "masks"]):
+        answers = [(case, OTHER_AXES if case in wrong_cases else answer) for case, answer in judged.answers]
         return Judged(answers, remarks=judged.remarks)
-    others = [*(finding for finding, _ in behaviour), *report_answer_axes(judged.answers)]
-    is_harmless = rounding != FLOAT32_INSIDE and all(finding.state != BROKEN for finding in others)
+    other_findings = [*(finding for finding, _ in behaviour), *report_answer_axes(judged.answers)]
+    is_else_right = rounding != FLOAT32_INSIDE and all(finding.state != BROKEN for finding in other_findings)
     is_overflow = bits >= SINGLE and explanation.names in (OVERFLOWS, (ONE_MAXIMUM,))
-    if is_harmless and is_overflow and all(case.question == LARGE for case in cases):  # realistic logits are smaller
+    # realistic logits are smaller than those at which it overflows
+    if is_else_right and is_overflow and all(case.question == LARGE for case in wrong_cases):
         remark = Finding(first_question, REMARK, FITS.format(caller.dtype)), "".join(explanation.names)
-        questions = {case.question for case in cases}
-        return Judged([pair for pair in right if pair[0].question not in questions], remarks=[remark, *judged.remarks])
+        answers = [(case, answer) for case, answer in right if case.question != LARGE]
+        return Judged(answers, remarks=[remark, *judged.remarks])
     return replace(judged, explanation=explanation, smallest=smallest)
 
 
@@ -276,7 +292,7 @@ def list_broken(behaviour: Sequence[Found]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for finding, name in behaviour if finding.state == BROKEN and name))
 
 
-def explain_as_meant(wrong: Seen, bits: int, ask: Callable[[], Seen]) -> str:
+def explain_intention(wrong: Seen, bits: int, ask: Callable[[], Seen]) -> str:
     """Return why wrong answers may be intended (clipped scores or another head size), or an empty string.
 
     A function of x and matrices may use the width of x divided by the number of heads as its head size.
@@ -294,10 +310,10 @@ def explain_as_meant(wrong: Seen, bits: int, ask: Callable[[], Seen]) -> str:
     return "right if all heads together are as wide as x: it takes x's width / heads as the head size"
 
 
-def is_of_own_axes(wrong: Seen, explanation: Explained, plain_masks: Seen) -> bool:
-    """Return whether all wrong answers are for masks with axes that the function need not support.
+def are_excused_by_axes(wrong: Seen, explanation: Explained, plain_masks: Seen) -> bool:
+    """Return whether wrong answers are excused because all are for mask axes that the function need not support.
 
-    Mistakes in these masks are not excused, unless the function ignores them but applies plain masks.
+    A known mistake in masks is not excused, except `mask_ignored` if the function applies plain masks.
     """
     is_optional = all(case.unpromised and case.question in INDIVIDUAL_MASKS for case, _ in wrong)
     applies_plain = any(answer.output is not None for _, answer in plain_masks)
@@ -352,7 +368,9 @@ def locate_difference(caller: Caller, judged: Judged) -> Located:
     if place.stage in ("masked", "weights"):
         return place
     missing = first_missing_stage(caller, judged.wrong[0][0])
-    missing = "logits" if missing == "scores" else missing  # queries and keys may be cut into the wrong heads
+    missing = (
+        "logits" if missing == "scores" else missing
+    )  # wrong scores may come from queries and keys that are split into the wrong heads
     return place._replace(stage=missing or place.stage)
 
 
@@ -401,7 +419,7 @@ def report_answer_axes(answers: Seen) -> Iterator[Finding]:
 
 def report_accuracy(answers: Seen, bits: int, rounding: str, is_module: bool) -> Finding:
     """Report the accuracy in units in the last place, or a loss of precision."""
-    if rounding:  # we, not the author, made a module float64
+    if rounding:  # the check, not the author, converted a module to float64
         return Finding("accuracy", BROKEN if rounding == FLOAT32_INSIDE and not is_module else REMARK, rounding)
     errors = [relative_error(answer.output, case) for case, answer in answers
               if answer.output is not None and case.question != LARGE]  # fmt: skip
@@ -425,7 +443,7 @@ def judge_answers_and_mask_format(own: OwnFunction, caller: Caller, tried: Tried
     if known is None or known.change is None:
         return verdict
     detected = conventions.with_its_mask(caller, tried.function, known.change)
-    is_less = caller.offer.takes("mask") and not detected.offer.takes("mask")  # just a padding mask tells less
+    is_less = caller.offer.takes("mask") and not detected.offer.takes("mask")  # a padding mask alone reveals less
     if verdict.mistakes and (detected == caller or is_less):
         return verdict
     other = judge_answers(own, detected, tried, quick)
@@ -436,14 +454,14 @@ def judge_answers_and_mask_format(own: OwnFunction, caller: Caller, tried: Tried
 def may_have_other_format(verdict: Verdict) -> bool:
     """Return whether the mask format may have been misdetected.
 
-    This is possible if no mistake was found, or if a mask mistake was found along with others: adding booleans looks
-    like filling with a small number.
+    This is possible if no mistake was found, or if a mistake in masks was found along with others. For example, adding
+    booleans to the logits looks like a small fill value.
     """
     return {mistake(name).group == "masks" for name in verdict.mistakes} in (set(), {True, False})
 
 
 def find_mistake_without_masks(caller: Caller, tried: Tried, roles: Collection[str]) -> Explained | None:
-    """Return the mistakes that show without a mask (or with one that hides nothing, if it is required), or None."""
+    """Return the mistakes that show without masks, or with masks that hide nothing if they are required; else None."""
     optional = {role for role in roles if role in caller.offer.defaults}
     parameters = {role: name for role, name in caller.offer.parameters.items() if role not in optional}
     bare = replace(caller, offer=replace(caller.offer, parameters=parameters))

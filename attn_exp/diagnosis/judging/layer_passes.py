@@ -1,6 +1,6 @@
 """Passes that refine the verdict on a layer: learned scales, unused parameters, ignored masks, and decoding.
 
-`PASSES` run in this order, each on the verdict of the one before. Most only add points that could not be verified;
+`PASSES` run in order, each on the verdict of the pass before. Most only add points that could not be verified.
 `check_decoding` calls the layer again, token by token, with its KV cache.
 """
 
@@ -78,14 +78,14 @@ def with_unverified(verdict: Verdict, *points: str) -> Verdict:
 
 
 def leave_mistakes_open(verdict: Verdict, computes: str, point: str) -> Verdict:
-    """Return a passing verdict with a point open: the layer is right for some weights."""
+    """Return the verdict as passed, with an open point instead of its mistakes: the layer is right for some weights."""
     polarity = [f"what True means in its mask ({BLOCKS})"] if BLOCKS in verdict.computes else []
     return replace(with_state(verdict, REMARK, point, *polarity), passed=True, mistakes=(), alike=(), smallest=None,
                    computes=computes)  # fmt: skip
 
 
 def name_by_trace(verdict: Verdict, observed: Observed, own: OwnFunction, request: Request) -> Verdict:
-    """Name the mistakes that the operations prove, if the definition does not explain the layer."""
+    """Name the mistakes that the recorded operations prove, if the definition does not explain the layer."""
     is_open = verdict.outcome == NOT_VERIFIED or any(point.startswith(OUTSIDE) for point in verdict.not_verified)
     if verdict.mistakes or not (verdict.unexplained or is_open):
         return verdict
@@ -98,13 +98,14 @@ def name_by_trace(verdict: Verdict, observed: Observed, own: OwnFunction, reques
 
 
 def list_proven_mistakes(verdict: Verdict, observed: Observed, request: Request) -> Iterator[str]:
-    """Yield the mistakes that the operations of a layer show, whatever its projections and whatever surrounds them.
+    """Yield the mistakes that the operations of a layer prove, whatever its projections and surrounding steps are.
 
-    If the attention inside is right under settings of the layer's own, so is its scale.
+    If the layer is right under some settings, its scale is not questioned.
     """
     recording, pairs = observed.recording, observed.pairs
     if any(map(is_split_mixed, pairs)):
         yield "heads_not_transposed"
+    # weights `[m t s]` that sum to 1 over the queries t, but not over the keys s
     if all(sum_to_one(pair.weights, 1) and not sum_to_one(pair.weights, 2) and pair.q.tokens.min() > NONE
            for pair in pairs):  # fmt: skip
         yield "weights_transposed" if pairs[0].is_transposed else "softmax_over_queries"
@@ -148,7 +149,7 @@ def leave_unplaced_parameters(verdict: Verdict, observed: Observed, own: OwnFunc
                   if array.ndim > 1 and not np.isin(array, known).all()]  # fmt: skip
         inputs = (pair for operation in observed.recording.first.operations if observed.layer.library == "jax"
                   for pair in zip(operation.inputs, operation.producers, strict=True))  # fmt: skip
-        names += [f"`constant` {list(array.shape)}" for array, producer in inputs  # a mask contains numbers twice
+        names += [f"`constant` {list(array.shape)}" for array, producer in inputs  # a mask repeats numbers
                   if producer is None and array.ndim > 1 and array.dtype.kind == "f"
                   and len(np.unique(array)) == array.size and not np.isin(array, known).all()]  # fmt: skip
     reason = f"its outputs differ from the definition, which has no place for {', '.join(names)}"
@@ -168,7 +169,7 @@ def leave_learned_scale_open(verdict: Verdict, observed: Observed, own: OwnFunct
     names += ["scale"] if is_normed(observed) else []
     if not names:
         return verdict
-    point = f"scale `{names[0]}` (learned, or beside a norm: the scores are not multiplied by 1 / sqrt(d))"
+    point = f"scale `{names[0]}` (learned, or q and k are normalized: the scores are not multiplied by 1 / sqrt(d))"
     return leave_mistakes_open(verdict, "attention with a learned scale", point)
 
 
@@ -241,7 +242,10 @@ def find_unused_operations(observed: Observed) -> list[int]:
 
 
 def find_ignored_causal_mask(verdict: Verdict, observed: Observed, own: OwnFunction, request: Request) -> Verdict:
-    """Report a causal mask that a layer applies without using the result; leave one that it only stores open."""
+    """Report a causal mask that a layer applies without using the result.
+
+    If the layer only stores a matrix that looks like a causal mask, leave that open.
+    """
     has_mask = request.masks or {"mask", "causal"} & set(observed.layer.keywords)
     if not verdict.passed or verdict.right_under or has_mask:
         return verdict
@@ -277,23 +281,23 @@ PASSES = (
 
 
 def check_decoding(verdict: Verdict, layer: Layer, bound: Bound, request: Request) -> Verdict:
-    """Decode with a layer's KV cache one token at a time, and compare with the causal rows of the definition.
+    """Decode with a layer's KV cache one token at a time, and compare with the causal output of the definition.
 
-    The layer is right if one way to pass the cache (`find_ways`) gives these rows. A way that gives what each token
-    gives alone does not pass the cache at all, and proves nothing.
+    The layer is right if one way to pass the cache (`find_ways`) gives this output. If the output is that of each token
+    by itself, the cache was not passed at all, which proves nothing.
     """
     names = [layer.keywords[role] for role in CACHE_ROLES if role in layer.keywords]
     if not verdict.passed or not names or set(layer.inputs) != {"x"}:
         return verdict
     case, x = make_decoding_case(bound, request)
     right, problem = expected(case)["output"], ""
-    whole = call_once(layer, x, positions_at(layer, 0))
-    known = [expected(one)["output"] for one in (case, case.with_masks(()))]
+    full_pass = call_once(layer, x, positions_at(layer, 0))
+    definitions = [expected(one)["output"] for one in (case, case.with_masks(()))]
     takes_ids = "position_ids" in layer.keywords
-    if whole is not None and not takes_ids and not any(are_close(whole, one, CLOSE) for one in known):
+    if full_pass is not None and not takes_ids and not any(are_close(full_pass, one, CLOSE) for one in definitions):
         return leave_cache_open(verdict, layer)  # such as a layer with a rotation of its own
     mistakes: tuple[str, ...] = ()
-    alone = decode(layer, x, lambda position, last: positions_at(layer, 0))
+    uncached = decode(layer, x, lambda position, last: positions_at(layer, 0))
     for index, step in enumerate(find_ways(layer)):
         output = decode(layer, x, step)
         if output is None or output.shape != right.shape:
@@ -301,9 +305,10 @@ def check_decoding(verdict: Verdict, layer: Layer, bound: Bound, request: Reques
         difference = float(np.abs(output - right).max() / max(np.abs(right).max(), 1e-30))
         if difference < CLOSE:
             return check_prompt(with_findings(verdict, Finding(DECODING, HELD)), layer, case, request, index)
-        if alone is None or not np.allclose(output[:, 1:], alone[:, 1:]):
+        if uncached is None or not np.allclose(output[:, 1:], uncached[:, 1:]):
             first_key = case.with_masks((Allowed(np.eye(1, x.shape[1], dtype=bool).repeat(x.shape[1], axis=0)),))
-            if are_close(output, expected(first_key)["output"], CLOSE):  # the mask is that of one query and all keys
+            # a causal mask for one query and all keys, aligned top left, shows only the first key
+            if are_close(output, expected(first_key)["output"], CLOSE):
                 mistakes = ("causal_top_left",)
             problem = problem or f"one token is off by {difference:.2g} times the largest number"
     has_tables = any(role in layer.keywords for role in ROTARY)  # perhaps those of all keys, not of the new ones
@@ -318,7 +323,7 @@ def check_decoding(verdict: Verdict, layer: Layer, bound: Bound, request: Reques
 
 
 def leave_cache_open(verdict: Verdict, layer: Layer) -> Verdict:
-    """Leave the cache of a layer open if no definition gives its outputs, with which decoding could be compared."""
+    """Leave the cache of a layer open, because no definition gives outputs to compare decoding with."""
     names = [layer.keywords[role] for role in CACHE_ROLES if role in layer.keywords and verdict.passed]
     points = (f"cache `{name}` (no definition gives the outputs of the layer)" for name in names[:1])
     return with_unverified(verdict, *points)
@@ -334,20 +339,22 @@ def make_decoding_case(bound: Bound, request: Request) -> tuple[Case, Array]:
 
 
 def check_prompt(verdict: Verdict, layer: Layer, case: Case, request: Request, way: int) -> Verdict:
-    """Judge the output for a prompt of several tokens, which fills an empty cache, and for single tokens after it.
+    """Judge the output for a prompt of several tokens with an empty cache, and for the single tokens after it.
 
-    `way` is the index of the way to pass a cache that was right for single tokens. Only layers that mask by themselves
-    are judged.
+    `way` is the index in `find_ways` of the way to pass a cache that was right for single tokens. The verdict is
+    unchanged unless the layer applies its causal mask by itself.
     """
     right, x = expected(case)["output"], case.given.x
-    is_emptied = bool({"cache", "start"} & layer.keywords.keys())  # a cache that `use_cache` fills goes on growing
+    is_emptied = bool(
+        {"cache", "start"} & layer.keywords.keys()
+    )  # otherwise the cache keeps the tokens of earlier calls
     is_masked_by_caller = "mask" in layer.keywords and "mask=causal" not in verdict.right_under
     if not (is_emptied and request.is_causal) or x is None or is_masked_by_caller or "position_ids" in layer.keywords:
         return verdict
     empty_again = (next(islice(find_ways(layer), way, None)) for _ in range(2))  # a new way has an empty cache
     later = decode(layer, x, next(empty_again), (0, 1, 2, x.shape[1]))
     if later is not None and not are_close(later, right, CLOSE):
-        verdict = with_unverified(verdict, "several tokens at once after others in its `cache`")
+        verdict = with_unverified(verdict, "several tokens at once after other tokens, with its `cache`")
     output = decode(layer, x, next(empty_again), (0, *range(PROMPT, x.shape[1] + 1)))
     if output is None or are_close(output, right, CLOSE):
         return verdict
@@ -366,7 +373,10 @@ def positions_at(layer: Layer, position: int) -> dict[str, Any]:
 
 
 def find_ways(layer: Layer) -> Iterator[Step]:
-    """Yield ways to pass a cache: the layer keeps it, each call returns it, or it is a dictionary or other object."""
+    """Yield ways to pass a cache.
+
+    The layer keeps the cache itself, or each call returns it for the next, or every call gets the same object.
+    """
     switch = {"use_cache": True} if "use_cache" in layer.keywords else {}
     if "cache" not in layer.keywords:
         yield lambda position, last: {**positions_at(layer, position), **switch}

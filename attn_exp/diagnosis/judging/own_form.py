@@ -50,8 +50,8 @@ STAGES = {
 class OwnForm:
     """A user's function, bound and ready to run as a form.
 
-    `caller` knows its arguments, and `request` has the settings of its variant. `output_dtype` is that of its first
-    result, which may be coarser than the dtype of the input.
+    `caller` knows its arguments, and `request` has the settings of its variant. `output_dtype` is the dtype of its
+    first result, which may be coarser than that of the input.
     """
 
     own: OwnFunction
@@ -136,7 +136,7 @@ class OwnForm:
         return Trace(output=output).replace(**read_stages(answer, (heads.query, rows, problem.keys), problem.x.dtype))
 
     def answer(self, case: Case, dtype: str) -> Answer:
-        """Call the function on a run's case, in the run's dtype if that is coarser than the function's own."""
+        """Call the function on a case of a run, in the dtype of the run if that is coarser than the function's own."""
         is_coarser = dtype in DTYPES and DTYPES.index(dtype) > DTYPES.index(self.caller.dtype)
         caller = replace(self.caller, dtype=dtype) if is_coarser else self.caller
         with guard_process(), warnings.catch_warnings():
@@ -158,7 +158,7 @@ class OwnForm:
 def bind(settled: Settled, settings: Mapping[str, Any], seed: int) -> OwnForm:
     """Import the function that a variant names as its form, and find out how to call it.
 
-    `settings` are the settings that the variant fixes; all others are those of the run.
+    `settings` has every setting of the variant, whether the variant fixes it or takes it from the run.
 
     Raises:
         UserError: the function cannot be imported, or its parameters are not known.
@@ -221,7 +221,7 @@ def join_heads(answers: list[Answer]) -> Answer:
 
 
 def read_stages(answer: Answer, shape: tuple[int, int, int], dtype: Any) -> dict[str, Array]:
-    """Return the stages `[h t s]` in an answer by their names in a trace.
+    """Return the stages `[h t s]` that an answer contains, under their names in a trace.
 
     If a function returns a tuple, its second array is assumed to be the weights.
     """
@@ -237,7 +237,7 @@ def read_stages(answer: Answer, shape: tuple[int, int, int], dtype: Any) -> dict
 
 
 def prepared_with_code(config: Config) -> tuple[Config, Problem, tuple[Settled, ...]]:
-    """Call `prepare`, binding the user's functions that the command line names as variants.
+    """Prepare a run, as `prepare` does, and bind the user's functions that the command line names as forms.
 
     Raises:
         UserError: the settings do not fit the problem, or a function cannot be imported or called.

@@ -80,6 +80,7 @@ class Pair:
 
     @property
     def both(self) -> bool:
+        """Whether both functions answered."""
         return all(answer.output is not None for answer in self.answers)
 
     @property
@@ -87,8 +88,8 @@ class Pair:
         """Index of the function that gave no answer, if the other one did."""
         return int(self.answers[1].output is None)
 
-    def part(self, digits: int) -> bool:
-        """Return whether the answers differ by more than rounding."""
+    def differ(self, digits: int) -> bool:
+        """Return whether both functions answered, and their answers differ by more than rounding."""
         return self.both and not same_answer(*self.answers, self.case, min(digits, self.digits))
 
     @cached_property
@@ -107,7 +108,7 @@ class Pair:
         largest = np.abs(np.nan_to_num(expected(self.case)["output"])).max(initial=0.0)
         return float(difference / max(largest, 1e-30))
 
-    def how_far(self) -> str:
+    def describe_gap(self) -> str:
         one, other = (answer.output for answer in self.answers)
         if one is not None and other is not None and one.shape != other.shape:
             return f"shapes {list(one.shape)} and {list(other.shape)}"
@@ -115,7 +116,7 @@ class Pair:
 
 
 def find_causes(differing: Sequence[Pair], verdicts: Sequence[Verdict], names: Sequence[str], digits: int) -> list[str]:
-    """Return sentences on where two functions differ; kinds of cases described by the same phrases share a sentence."""
+    """Return sentences on where two functions differ; one sentence covers all kinds of cases described alike."""
     kinds: dict[tuple[str, ...], list[str]] = {}
     questions = list(dict.fromkeys(pair.case.question for pair in differing))
     for question in (
@@ -127,7 +128,7 @@ def find_causes(differing: Sequence[Pair], verdicts: Sequence[Verdict], names: S
             for side, verdict in enumerate(verdicts)
         )
         phrases = (f"{name} {phrase}" for name, phrase in zip(names, described, strict=True))
-        kinds.setdefault(tuple(phrases), []).append(where(pairs[0].case))
+        kinds.setdefault(tuple(phrases), []).append(describe_place(pairs[0].case))
     return [f"They differ {join_places(places)}: {'; '.join(phrases)}" for phrases, places in kinds.items()]
 
 
@@ -136,7 +137,7 @@ def join_places(places: Sequence[str]) -> str:
     return " and ".join(filter(None, (first, ", ".join(rest))))
 
 
-def where(case: Case) -> str:
+def describe_place(case: Case) -> str:
     kind = WHERE.get(case.question, f"in {case.question!r}")
     return "under a causal mask, where t and s differ" if is_aligned(case) else kind
 
@@ -148,7 +149,7 @@ def is_aligned(case: Case) -> bool:
 
 
 def describe_answers(seen: Seen, verdict: Verdict, digits: int) -> str:
-    """Return how one function answers cases of one kind, as a phrase after its name."""
+    """Return a phrase, to follow the name of a function, that says how it answers cases of one kind."""
     first_case, first_answer = seen[0]
     if first_case.question == EMPTY_ROWS:
         assert first_answer.output is not None
@@ -198,7 +199,7 @@ def compare_traces(callers: Sequence[Caller], case: Case, names: Sequence[str]) 
     A stage counts as computed if some operation in the trace outputs its numbers, in any order. Returns an empty string
     if the traces share no stage, as with a fused kernel.
     """
-    right = distinct_stages(expected(case), callers[0].offer.core)
+    right = list_distinct_stages(expected(case), callers[0].offer.core)
     computed = [find_stages(caller, case, right) for caller in callers]
     common = [stage for stage in right if computed[0] & computed[1] & {stage}]
     if not common:
@@ -218,10 +219,10 @@ def compare_traces(callers: Sequence[Caller], case: Case, names: Sequence[str]) 
 
 def first_missing_stage(caller: Caller, case: Case) -> str:
     """Return the first stage of the definition that no operation computes; an empty string if nothing is recorded."""
-    right = distinct_stages(expected(case), caller.offer.core)
+    right = list_distinct_stages(expected(case), caller.offer.core)
     computed, stages = find_stages(caller, case, right), list(right)
     known = [stage for stage in stages if stage in computed]
-    if not known:  # even though q and k are given
+    if not known:  # not even the scores of the given q and k
         return "scores" if computed and caller.offer.core else ""
     later = stages[stages.index(known[-1]) + 1 :]
     if HIDES in computed and later[:1] == ["weights"] and not case.recipe.rules.masks:
@@ -231,10 +232,10 @@ def first_missing_stage(caller: Caller, case: Case) -> str:
     return later[0] if later else "output"
 
 
-def distinct_stages(stages: Arrays, are_given: bool) -> dict[str, Array]:
-    """Return the sorted numbers of each stage, in stage order, except for stages equal to the one before.
+def list_distinct_stages(stages: Arrays, are_given: bool) -> dict[str, Array]:
+    """Return the sorted numbers of each stage, in stage order.
 
-    Queries, keys and values are left out if they are inputs.
+    A stage that equals the one before is left out, and so are queries, keys and values if they are inputs.
     """
     distinct, before = dict[str, Array](), None
     for stage in STAGES if not are_given else [stage for stage in STAGES if stage not in PROJECTED]:

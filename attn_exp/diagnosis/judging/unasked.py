@@ -3,8 +3,10 @@
 In: the cases with their answers, and later the verdict on them. Out: phrases such as `cross attention (it takes one
 input)`, and the verdict with its outcome: right, wrong, or not verified.
 
-`unasked` lists unsupported features, which do not prevent "right". `unverified` lists arguments that may change
-the result but were not checked, which do. `with_outcome` then turns findings that may not be mistakes into open points.
+- `unasked` lists unsupported features; a function without them can still be right.
+- `unverified` lists open points: arguments that may change the result but were not checked. With an open point, the
+  outcome cannot be right.
+- `with_outcome` turns findings that may not be mistakes into open points too, and decides the outcome.
 """
 
 from __future__ import annotations
@@ -70,7 +72,7 @@ OPTION_CASES = (
     "alibi",
     "sinks",
 )
-"""Kinds of cases on which a function is called again with another value of an option."""
+"""Kinds of cases that are run again with another value of an option."""
 MASK_CASES = {"masks": "mask", "padding": "padding", "causal": "causal", ADDED: "added"}
 """Kinds of cases that pass a mask or bias, and the role of its argument."""
 CACHES = {"past", "cache", "caches", "cached"}
@@ -86,7 +88,7 @@ HARMLESS = frozenset(
 ERROR = re.compile(r"\w*Error: ")
 AS_REQUESTED = "attention as requested"
 FORMAT_CASES = {*ABOUT_MASKS, *INDIVIDUAL_MASKS} - {"causal", "window"}
-"""Kinds of cases that are wrong if the format of a mask is not understood."""
+"""Kinds of cases that are wrong if the check passes masks in a format that the function does not expect."""
 OUTSIDE = re.compile(r"ended without an answer|ModuleNotFoundError|ImportError|MemoryError|CUDA|NVIDIA|No GPU")
 """Errors caused by this machine or its installation rather than by the function."""
 MEANINGS = {
@@ -107,11 +109,13 @@ MEANINGS = {
 
 
 def unasked(caller: Caller, function: Bound, seen: Seen) -> tuple[str, ...]:
-    """Return what could not be checked, as phrases such as `cross attention (it takes one input)`."""
-    return tuple(dict.fromkeys((*find_unsupported(caller, function), *list_refused(seen), *never_read(function))))
+    """Return the features that could not be checked, as phrases such as `cross attention (it takes one input)`."""
+    return tuple(
+        dict.fromkeys((*find_unsupported(caller, function), *list_refused(seen), *list_unread_masks(function)))
+    )
 
 
-def never_read(function: Bound) -> Iterator[str]:
+def list_unread_masks(function: Bound) -> Iterator[str]:
     with suppress(UserError):  # its signature is not known
         for parameter_name in names_of_unread_masks(find_routine(function.origin)):
             yield f"{parameter_name} (its code never reads it)"
@@ -147,7 +151,10 @@ def unverified(caller: Caller, function: Bound, seen: Seen) -> tuple[str, ...]:
 
 
 def list_open_arguments(caller: Caller, function: Bound, seen: Seen) -> list[str]:
-    """Return the optional arguments that no case passed, and the required ones whose meaning is not known.
+    """Return phrases about arguments that were not checked.
+
+    These are optional arguments that no case passed, required arguments that always got the same value, and `**kwargs`
+    that the code reads.
 
     Raises:
         UserError: the parameters cannot be determined.
@@ -158,13 +165,16 @@ def list_open_arguments(caller: Caller, function: Bound, seen: Seen) -> list[str
         for given in parameters_of(routine, "")
         if not is_starred(given) and given.default is not given.empty
     }
+    # the description names extra arguments that were passed, as in "name=value, ..."
     passed = {*offer.parameters.values(), *(text.partition("=")[0] for text in offer.description.split(", "))}
+    # a layer lists the arguments that no case sets, so all others were passed
     passed |= set() if function.unknown is None else {*defaults} - {*function.unknown}
     unread = {*names.find_never_read(routine, [*defaults]), *getattr(routine, "keywords", {})}
     phrases = list[str]()
     for name, default in defaults.items():
         words = {*words_in(name)}
         is_harmless = bool(HARMLESS & {plain(name), *words})
+        # an option with such a default can be tried with another value, for functions of q, k and v
         is_tried = type(default) in (bool, int) and offer.core
         if name in passed | unread or (is_harmless and not is_tried):
             continue
@@ -182,22 +192,22 @@ def list_open_arguments(caller: Caller, function: Bound, seen: Seen) -> list[str
 
 
 def list_refused_masks(caller: Caller, seen: Seen) -> Iterator[str]:
-    """Yield the mask arguments with which every call failed, except by NotImplementedError."""
+    """Yield each mask argument with which every call failed, and the error; NotImplementedError does not count."""
     for question, role in MASK_CASES.items():
         answers = [answer for case, answer in seen if case.question == question]
         if not caller.offer.takes(role) or not answers or any(answer.output is not None for answer in answers):
             continue
         error, kind = answers[0].error, "argument" if question == ADDED else "mask"
         if not error.startswith("NotImplementedError"):
-            yield f"{kind} `{caller.offer.parameters[role]}` ({shortened(error)})"
+            yield f"{kind} `{caller.offer.parameters[role]}` ({shorten(error)})"
 
 
 def is_right_otherwise(
     caller: Caller, option: str, default: bool | int, seen: Seen, may_fail: bool
 ) -> bool:  # fmt: skip
-    """Return whether right answers stay right with another value of an option, in one case of each kind.
+    """Return whether right answers stay right with another value of an option, tested on one case of each kind.
 
-    With `may_fail`, the function may also give no answer with that value.
+    With `may_fail`, the function may also fail with that value.
     """
     value = not default if isinstance(default, bool) else 2 if default == 1 else 1
     other = replace(caller, function=partial(caller.function, **{option: value}))
@@ -246,7 +256,7 @@ def with_state(verdict: Verdict, state: str, *open_points: str) -> Verdict:
 
 
 def pass_with_open_points(verdict: Verdict, state: str, *open_points: str, computes: str = AS_REQUESTED) -> Verdict:
-    """Let a verdict pass whose broken findings are only open points, and set their state."""
+    """Return the verdict as passed, because its broken findings are only open points; `state` is their new state."""
     return replace(
         with_state(verdict, state, *open_points),
         passed=True, unexplained=False, stage="", smallest=None, computes=computes,
@@ -254,18 +264,21 @@ def pass_with_open_points(verdict: Verdict, state: str, *open_points: str, compu
 
 
 def leave_errors_open(verdict: Verdict, own: OwnFunction) -> Verdict:
-    """Leave cases open in which a function raised errors; the function of a factory may be built for one size."""
+    """Leave cases open if all that is wrong with a function are errors in these cases.
+
+    For a factory, leave the sizes of inputs open: its function may be built for one size.
+    """
     broken = broken_of(verdict)
     if verdict.mistakes or not (broken and all(ERROR.search(finding.message) for finding in broken)):
         return verdict
-    points = [f"{finding.question} ({shortened(finding.message)})" for finding in broken]
+    points = [f"{finding.question} ({shorten(finding.message)})" for finding in broken]
     if is_factory(own.function):
-        points = [f"inputs of other `sizes` ({shortened(broken[0].message)})"]
+        points = [f"inputs of other `sizes` ({shorten(broken[0].message)})"]
     return pass_with_open_points(verdict, ABSENT, *points)
 
 
 def leave_cases_open(verdict: Verdict, own: OwnFunction) -> Verdict:
-    """Leave tokens of zeros (they may mean padding) and additive biases open if only cases with these are wrong."""
+    """Leave tokens of zeros (they may mean padding) and additive biases open, if only cases with these are wrong."""
     broken = broken_of(verdict)
     if verdict.mistakes or not broken or not {finding.question for finding in broken} <= {ZERO_TOKEN, ADDED}:
         return verdict
@@ -347,8 +360,8 @@ def list_refused(seen: Seen) -> Iterator[str]:
         if case.question in answered:  # a memory as long as x works, but one of a different length does not
             phrase = "keys of a different length" if case.question == CROSS else ""
         if phrase:
-            yield f"{phrase} ({shortened(answer.error)})"
+            yield f"{phrase} ({shorten(answer.error)})"
 
 
-def shortened(error: str) -> str:
+def shorten(error: str) -> str:
     return error if len(error) <= MOST else f"{error[:MOST].rstrip()} ..."

@@ -1,4 +1,4 @@
-"""Candidate explanations: a mistake or a setting, several at once, with a fitted number, or under a condition.
+"""Candidate explanations of wrong answers: mistakes, one or several, with fitted numbers, and settings.
 
 May import from `observe` and from the packages before it.
 """

@@ -1,8 +1,8 @@
-"""Candidate explanations: single mistakes, pairs of them, and settings that nobody requested.
+"""Candidate explanations: single mistakes, pairs of them, and settings that the user did not request.
 
-A `Candidate` changes the recipe of a case, for example to one without a scale. If attention with the changed recipe
-gives the answers, the candidate explains them. `find_explanation` tries one explanation after another, and
-`choose_best` chooses among the candidates that fit.
+A recipe is what a case computes from its inputs. A `Candidate` changes it, for example to one without a scale. If the
+changed recipe reproduces the answers, the candidate explains them. `find_explanation` tries one explanation after
+another, and `choose_best` chooses among the candidates that fit.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ GROUPS = (
 )  # fmt: skip
 """Groups of mistakes by priority: if several mistakes give the same numbers, one of the earliest group is named."""
 RARE_SCALES = frozenset(("scale_by_d", "scale_by_heads", "scale_twice", "scale_other"))
-"""Scales that are less likely than `scale_by_sqrt_d_model` where they coincide, as with 8 heads of size 8."""
+"""Wrong scales that are less likely than `scale_by_sqrt_d_model` if both are equal, as with 8 heads of size 8."""
 COINCIDENCES = frozenset(("scale_by_heads", "scale_by_batch"))
-"""Scales that are less likely than any other factor: in a layer of one size, each factor may equal such a number."""
+"""Wrong scales that are less likely than a constant: in a layer of one size, any factor may equal such a number."""
 PAIRED_CODE_MISTAKES = (
     "keys_from_queries",
     "queries_from_keys",
@@ -65,9 +65,9 @@ PAIRED_CODE_MISTAKES = (
 )
 """Code-only mistakes that people combine with others; pairs of all mistakes would take too long."""
 ZERO_SCORES = "zero_scores_hidden"
-"""A mistake of code that masks with a triangle of the scores; it is paired only with mistakes in causal masks."""
+"""A mistake of code that hides every zero in a triangle of the scores; paired only with mistakes in causal masks."""
 SETTINGS, CHOSEN = {"rules", "heads", "groups", "positions"}, {"allowed", "project"}
-"""Recipe fields that are settings, and steps that some mistakes choose depending on those settings."""
+"""Recipe fields that are settings, and steps that some mistakes replace depending on these settings."""
 RULES: tuple[tuple[str, Mask | Score], ...] = (
     ("mask=causal", Causal()),
     ("score=sink score.sink.logit=0", Sink(0.0)),
@@ -77,11 +77,11 @@ RULES: tuple[tuple[str, Mask | Score], ...] = (
 )
 """Rules that a function may apply although nobody requested them, each with its setting."""
 FIRST_TURN = 1
-"""The priority (`turn`) of the plainest explanations."""
+"""The `turn` of explanations that are tried on every view of the evidence."""
 SAMPLE_SIZE = 4
-"""Number of first cases in the sample of `choose_sample`: a mistake without effect on the sample is not paired."""
+"""Number of cases at the start of the sample of `choose_sample`; mistakes without effect on it are not paired."""
 EFFECT_DIGITS = 40
-"""Bits to which outputs must agree for a mistake to have no effect."""
+"""A mistake has no effect on a case if the right and the wrong output agree to this many bits."""
 MAX_ROUNDING = 0.01
 """An answer is inconclusive if its tolerance exceeds this fraction of its largest number."""
 
@@ -107,9 +107,9 @@ class Explained:
     - `names`: the mistakes. `alike`: other mistakes that give the same numbers.
     - `setting`: the setting, as words of a command line.
     - `view`: the view of the evidence that is explained, such as a transposed sheet.
-    - `change`, `message`: those of the candidate with these `names`.
+    - `change`, `message`: copied from the candidate with these `names`.
 
-    For numbers in boxes only:
+    Only for numbers that a person wrote into the boxes of a sheet:
 
     - `reading`: the `Reading` under which they are right.
     - `slips`: a `Slip` or None for each box.
@@ -132,10 +132,10 @@ class Explanation:
     """One kind of explanation to try.
 
     - `find`: takes a view of the evidence, and returns an explanation that fits, or None.
-    - `turn`: its priority; smaller ones come first. All explanations of one turn are tried on a view before the next
-      view. The plainest have the turn `FIRST_TURN`, and are tried on every view.
+    - `turn`: when it is tried; smaller numbers come first. All explanations with the same `turn` are tried on one view
+      before the next view. Only those with `FIRST_TURN` are tried on every view.
     - `rare`: skip it if answers are compared at float32 precision although their dtype is more precise.
-    - `dear`: it is slow, and takes thousands of tries.
+    - `dear`: the search is slow and takes thousands of tries.
     """
 
     find: Callable[[Any], Explained | None]
@@ -145,7 +145,11 @@ class Explanation:
 
 
 class Evidence(Protocol):
-    """A function's answers, or numbers in boxes, with the explanations to try, likelier and cheaper ones first."""
+    """What to explain: the answers of a function, or the numbers that a person wrote into a sheet.
+
+    - `explanations`: what to try, likelier and cheaper ones first.
+    - `views`: yields the evidence at several precisions or in several layouts, and in more of them if `first`.
+    """
 
     @property
     def explanations(self) -> Sequence[Explanation]: ...
@@ -177,10 +181,11 @@ def choose_best(fitting: Sequence[Candidate]) -> Explained | None:
 
 
 def rank(candidate: Candidate) -> tuple[int, ...]:
-    """Return the sort key of a candidate: few mistakes, no fitted number and many preconditions come first.
+    """Return the sort key of a candidate; the likeliest candidate sorts first.
 
-    Then come early groups and common pairs: "keys and values from queries" is likelier than "keys from queries, values
-    from those keys", and a scale after a missing softmax is unlikely.
+    Fewer mistakes come first, then those without a fitted number, then those with more preconditions, then early
+    `GROUPS`, then common pairs. "Keys and values from queries" is likelier than "keys from queries, values from those
+    keys", and a scale after a missing softmax is unlikely.
     """
     known = [mistakes.mistake(name) for name in candidate.names]
     preconditions = sum(len(mistake.needs) for mistake in known)
@@ -211,13 +216,12 @@ def what_a_setting_computes(words: str) -> str:
 def list_mistakes(cases: Sequence[Case]) -> Iterator[Candidate]:
     """Yield every variant of every mistake that these cases can show, except remarks and losses of precision."""
     features_present = list_features((case.recipe, case.given) for case in cases)
-    has_one_size = (
-        len({setup_of(case).size for case in cases}) == 1
-    )  # with one head size, a constant scale looks like any other factor
+    # with one head size, a constant scale looks like any other factor
+    has_one_size = len({setup_of(case).size for case in cases}) == 1
     for name in mistakes.names():
         mistake = mistakes.mistake(name)
-        is_hidden = not set(mistake.needs) <= features_present or (name == "scale_fixed" and has_one_size)
-        if is_hidden or mistake.remark or mistake.group == "precision":
+        cannot_show = not set(mistake.needs) <= features_present or (name == "scale_fixed" and has_one_size)
+        if cannot_show or mistake.remark or mistake.group == "precision":
             continue
         for index, change in enumerate(mistake.changes):
             second_name = filter(None, mistake.also[index : index + 1])  # only some variants have one
@@ -232,7 +236,7 @@ def everywhere(change: RecipeChange) -> Change:
 
 
 def with_default_scale_only(change: RecipeChange) -> Change:
-    """Restrict a change to cases with the default scale; a scale that is passed is still used."""
+    """Apply a change only to cases with the default scale; a scale that is passed is used as it is."""
     return lambda case: case.recipe if case.explicit_scale else change(case.recipe)
 
 
@@ -240,9 +244,9 @@ def with_default_scale_only(change: RecipeChange) -> Change:
 
 
 def pair_mistakes(single: Sequence[Candidate], seen: Seen) -> Iterator[Candidate]:
-    """Yield pairs of mistakes, one applied after the other, except for mistakes that have no effect on these cases.
+    """Yield pairs of mistakes, one applied after the other.
 
-    Both orders are tried only if they can give different results.
+    Mistakes without effect on these cases are left out. Both orders are yielded only if their results can differ.
     """
     sample = choose_sample(seen)
     likely = (one for one in single if one.names[0] in (*PAIRED_CODE_MISTAKES, ZERO_SCORES)
@@ -274,10 +278,10 @@ def compose_changes(first: Candidate, second: Candidate) -> Change:
 
 
 def choose_sample(seen: Seen) -> list[Case]:
-    """Return the first few cases, and one further case for each combination of mask types and score types.
+    """Return the first few cases, then one case of each further kind.
 
-    Without the additional cases, mistakes in masks would not show. Cases of equal inputs have a combination of their
-    own.
+    The kind of a case is its mask types and score types; cases of equal inputs are separate kinds. Without the further
+    cases, mistakes in masks would not show.
     """
     sample = dict[object, Case]()
     for index, (case, _) in enumerate(seen):
@@ -288,7 +292,7 @@ def choose_sample(seen: Seen) -> list[Case]:
 
 
 def has_effect(candidate: Candidate, sample: Sequence[Case]) -> bool:
-    """Return whether a candidate changes the output of a case; also True if either output cannot be computed."""
+    """Return whether a candidate changes the output of any case; also True if an output cannot be computed."""
     outputs = ((predicted(case.recipe, case.given), predicted(candidate.change(case), case.given)) for case in sample)
     return any(
         right is None or wrong is None or differs(wrong["output"], right, EFFECT_DIGITS) for right, wrong in outputs
@@ -306,9 +310,9 @@ def find_changed_fields(candidate: Candidate, sample: Sequence[Case]) -> set[str
 
 
 def can_order_matter(first: set[str], second: set[str]) -> bool:
-    """Return whether two changes of these recipe fields may give different results in the two orders.
+    """Return whether the order of two changes to these recipe fields may matter.
 
-    They may if both change the same field, or if one chooses a step by a setting that the other changes.
+    It may if both change the same field, or if one chooses a step by a setting that the other changes.
     """
     return bool(first & second or (first & SETTINGS and second & CHOSEN) or (second & SETTINGS and first & CHOSEN))
 
@@ -362,7 +366,7 @@ def reproduces(recipe: Recipe, case: Case, answer: Answer, digits: int) -> bool:
     stages, output = predicted(recipe, case.given), answer.output
     if output is None or stages is None or is_blind(stages) or not np.isfinite(output).any():
         return False
-    output = without_blind(output, stages)  # no rule says what a row without keys gives
+    output = without_blind(output, stages)  # a query that sees no key may have any output
     stages = {**stages, "output": without_blind(stages["output"], stages)}
     is_inconclusive = tolerance(stages, digits) > MAX_ROUNDING * np.abs(output).max(initial=0.0)
     return not is_inconclusive and not differs(output, stages, digits)

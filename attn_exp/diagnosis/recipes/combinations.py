@@ -1,8 +1,10 @@
-"""Mistakes with a fitted number, and several mistakes at once, at most one per part of attention.
+"""Mistakes with a fitted number, and combinations of several mistakes, at most one per part of attention.
 
-A fill, a factor of the scores, or an epsilon in the softmax sum is fitted to an answer. A search for several mistakes
-starts with heads, products and softmax, because only their mistakes show in a case with equal scores. Those that
-reproduce that case are combined with a mistake in the scale. This takes hundreds of tries instead of millions.
+The fitted number is the fill value of a mask, a factor of the scores, or an epsilon in the softmax sum.
+
+The search for several mistakes starts with a case whose scores are all equal. Only mistakes in heads, products and
+softmax show there, so combinations of these that do not reproduce it are ruled out. The others are tried with each
+mistake in the scale. This takes hundreds of tries instead of millions.
 """
 
 from __future__ import annotations
@@ -33,16 +35,16 @@ from attn_exp.mistakes.softmax import with_epsilon
 FACTORS = tuple(sign * 2.0**power for sign in (1, -1) for power in np.arange(-5.5, 6.0, 0.5))
 """Factors of the scores from which the fit starts."""
 EXPONENTS = tuple(np.arange(-11.0, 2.0))
-"""Exponents of 10: the fit of the epsilon in the softmax sum starts from these powers."""
+"""Exponents of 10 from which the fit of the epsilon in the softmax sum starts."""
 MAX_STEPS, MAX_RESIDUAL = 12, 1e-7
 """Maximum number of Gauss-Newton steps, and the largest relative squared error of a fit that is accepted."""
 LOWEST_FLOATS = (float(np.finfo(np.float64).min), float(np.finfo(np.float32).min), float(np.finfo(np.float16).min))
 FILLS = (-np.inf, *LOWEST_FLOATS, -1e4, -1e5, -1e6, -1e8, -1e9, -1e10, -1e12, -1e15, -1e18, -1e20, -1e30, 0.0)
 """Common fill values for hidden logits; a softmax would turn all but the last into weight 0."""
 CLIPS = (32, 40, 50, 60, 64, 70, 75, 80, 85, 88, 90, 100, 128, 200, 250, 256, 500, 512, 600, 700, 709, 750, 800, 1000)
-"""Limits at which people clip logits; only logits beyond them are wrong."""
+"""Limits at which people clip logits; smaller logits are not affected."""
 PARTS = ("heads", "products", "scale", "softmax")
-"""Groups of the catalogue, in the order in which their mistakes apply."""
+"""Parts of attention, in the order in which their mistakes are applied: groups of the catalogue of mistakes."""
 LIKELY = frozenset(
     """
     heads_not_transposed heads_merged_wrong heads_by_stride entries_and_heads_mixed single_head
@@ -57,7 +59,7 @@ LIKELY = frozenset(
 INVERTED = "mask_inverted"
 """The mask mistake to which a fill or a second mask mistake may be added."""
 ROUND = 1e-4
-"""Hundreds of a number that people write may differ by this much from an integer."""
+"""A number counts as one with at most two decimals if 100 times the number is this close to an integer."""
 LARGE_FILL = Candidate((), everywhere(fill_hidden(-1e9)))
 """A common replacement for -inf: harmless alone, but not in combination with other mistakes."""
 CLOSE_TOLERANCE = 1e-5
@@ -65,11 +67,14 @@ CLOSE_TOLERANCE = 1e-5
 MAX_SECONDS = 8.0
 """Seconds of processor time after which a check tries no more combinations of mistakes."""
 
-# A small fill, fitted to the answer
+# A small fill value, fitted to the answer
 
 
 def fit_fills(seen: Seen) -> Iterator[Candidate]:
-    """Yield a small fill, as the value of hidden logits and added to them, fitted to the first possible answer."""
+    """Yield masks with a small fill value, fitted to the first answer that allows it.
+
+    The fill value may replace the logits of hidden keys, or be added to them.
+    """
     for case, answer in seen:
         fill = fit_fill(case, answer, np.zeros_like)
         if fill is not None:
@@ -81,11 +86,14 @@ def fit_fills(seen: Seen) -> Iterator[Candidate]:
 
 
 def fit_fill(case: Case, answer: Answer, base: Callable[[Array], Array]) -> float | None:
-    """Fit a fill f to an answer, such that hidden keys have logits `f + base(logits)`; None if it cannot be fitted.
+    """Return the fill f with which hidden keys have logits `f + base(logits)`; None if no f can be fitted.
 
-    Let l be the visible logits and `z = e^f`. With A the sum of `e^l`, N that of `e^l v`, n the sum of `e^base` over
-    hidden keys, and M that of `e^base v`, the output is o with `o (A + n z) = N + z M`. This is linear in z, and is
-    solved by least squares over all numbers of the answer.
+    With `z = e^f`, the output of a query is `o = (N + z M) / (A + z n)`:
+
+    - A and N are the sums of `e^l` and `e^l v` over its visible keys with logits l.
+    - n and M are the sums of `e^base` and `e^base v` over its hidden keys.
+
+    So `N - o A = z (o n - M)`, which is linear in z. It is solved by least squares over all numbers of the answer.
     """
     if answer.output is None or case.given.x is not None or not case.recipe.rules.masks:
         return None
@@ -125,7 +133,7 @@ def fit_numbers(seen: Seen, fitted: dict[object, float | None]) -> Iterator[Cand
             if number is not None and is_plausible(make_candidate, number):
                 yield make_candidate(number)
                 has_sizes = len({setup_of(case).size for case, _ in seen}) > 1
-                yield from fixed_scale_for(case, number, has_sizes) if make_candidate is multiply_scores else ()
+                yield from fit_fixed_scale(case, number, has_sizes) if make_candidate is multiply_scores else ()
                 break
 
 
@@ -147,10 +155,10 @@ def add_epsilon(exponent: float) -> Candidate:
     return Candidate(("sum_epsilon",), everywhere(with_epsilon(epsilon)), True, f"It is {epsilon:.4g}")
 
 
-def fixed_scale_for(case: Case, factor: float, has_sizes: bool) -> Iterator[Candidate]:
-    """Yield the mistake of a constant scale that is this factor times the right scale at this head size.
+def fit_fixed_scale(case: Case, factor: float, has_sizes: bool) -> Iterator[Candidate]:
+    """Yield the mistake of a constant scale: `factor` times the right scale at the head size of this case.
 
-    If all heads have one size, it must be a number that people write, or the root of one.
+    If all cases have one head size, the divisor or its square must have at most two decimals, as people write it.
     """
     stages = predicted(case.recipe, case.given)
     if stages is not None and stages["scores"].size:
@@ -166,7 +174,7 @@ def fixed_scale_for(case: Case, factor: float, has_sizes: bool) -> Iterator[Cand
 def fit_number(
     case: Case, output: Array, make_candidate: Callable[[float], Candidate], starts: Sequence[float]
 ) -> float | None:
-    """Fit a candidate's number to an output by Gauss-Newton from the best start; None if the result does not fit."""
+    """Return the number with which a candidate reproduces an output, found by Gauss-Newton; None if none does."""
 
     def find_errors(number: float) -> Array | None:
         stages = predicted(make_candidate(number).change(case), case.given)
@@ -189,7 +197,7 @@ def fit_number(
     return number if sum_squares(find_errors(number)) < MAX_RESIDUAL * max(sum_squares(output), 1e-300) else None
 
 
-# What a mask fills in if there is no softmax
+# Attention without a softmax, with the fill value of its mask
 
 
 def use_raw_logits(number: float) -> Change:
@@ -227,7 +235,7 @@ def raw_logit_fills(seen: Seen) -> Iterator[Candidate]:
 def is_clipped(wrong: Seen, digits: int, ask: Callable[[], Seen]) -> bool:
     """Return whether clipping logits, on both sides or above only, reproduces the wrong answers.
 
-    A limit that does must also reproduce the further answers that `ask` returns.
+    The same limit must also reproduce the further answers that `ask` returns.
     """
     if not all(answer.output is not None and np.isfinite(answer.output).all() for _, answer in wrong):
         return False
@@ -254,7 +262,7 @@ def reproduces(change: Change, seen: Seen, digits: int) -> bool:
 
 
 def group_by_part(single: Sequence[Candidate]) -> dict[str, list[Candidate]]:
-    """Return the likely mistakes of each part; the first of each list changes nothing."""
+    """Return the likely mistakes of each part; each list starts with a candidate that changes nothing."""
     groups = {part: [Candidate((), lambda case: case.recipe)] for part in PARTS}
     for candidate in single:
         group = mistakes.mistake(candidate.names[0]).group
@@ -264,7 +272,7 @@ def group_by_part(single: Sequence[Candidate]) -> dict[str, list[Candidate]]:
 
 
 def combine(candidates: Sequence[Candidate]) -> Candidate:
-    """Return one candidate that makes the changes of all parts, in this order."""
+    """Return one candidate that makes the changes of all these candidates, in this order."""
     combined = candidates[0]
     for candidate in candidates[1:]:
         names = tuple(sorted({*combined.names, *candidate.names}))
@@ -275,10 +283,11 @@ def combine(candidates: Sequence[Candidate]) -> Candidate:
 def combine_parts(
     single: Sequence[Candidate], asked: CaseAnswer, equal_scores: CaseAnswer | None
 ) -> Iterator[Candidate]:
-    """Yield combinations of mistakes in several parts that reproduce the answer to a case.
+    """Yield combinations of mistakes in different parts that reproduce `asked`, a case with its answer.
 
-    They must also reproduce `equal_scores`, the answer to a case with equal scores; without it, at most two are
-    combined. Equal scores show only mistakes in heads, products and softmax, so these are tried first, without scales.
+    They must also reproduce `equal_scores`, a case whose scores are all equal; if it is None, at most two mistakes are
+    combined. A scale before the softmax has no effect on equal scores. So combinations without one are tested on
+    `equal_scores` first, and only those that reproduce it are tried with each scale.
     """
     parts = group_by_part(single)
     late_scales = [candidate for candidate in parts["scale"] if "scale_after_softmax" in candidate.names]
@@ -286,6 +295,7 @@ def combine_parts(
     for before_softmax, softmax in itertools.product(before_scores, [*parts["softmax"], *late_scales]):
         if equal_scores is not None and not is_close(combine((before_softmax, softmax)), *equal_scores):
             continue
+        # after a mistake in a late scale, only the first scale is tried: it changes nothing
         for scale in parts["scale"][: 1 if softmax in late_scales else None]:
             chosen = (before_softmax, scale, softmax)
             names = set[str]().union(*(candidate.names for candidate in chosen))
