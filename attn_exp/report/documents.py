@@ -32,7 +32,7 @@ from attn_exp.report.views import MOST_COARSE, SWEEP_CAPTIONS, Colours, Shown, c
 from attn_exp.report.walk import axes_of
 
 BEST_IN_MARKDOWN = ("png", "svg", "pdf")
-"""Formats of figures in the order in which Markdown prefers them; it shows the first that was written."""
+"""Figure formats, the best for Markdown first; report.md shows the first one that was written."""
 
 
 def documents(run: Run) -> dict[str, bytes]:
@@ -79,7 +79,7 @@ SCRIPTS = (
     "hand.js", "depth.js",
 )  # fmt: skip
 CHANGING = ("live.js", "change.js", "rows.js", "hand.js")
-"""The scripts for changing numbers; a page without numbers that can be changed does not have them."""
+"""The scripts for changing numbers; a page has them only if some of its numbers can be changed."""
 
 SHARES = "\n".join(f".w{hundredths} {{ --w: {hundredths / 100:g}; }}" for hundredths in range(1, 101))
 """The CSS classes that `share_class` returns."""

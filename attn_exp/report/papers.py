@@ -98,7 +98,7 @@ def format_two_digits(value: float) -> str:
 
 
 def format_significant(value: float, error: float, most: int = 4) -> str:
-    """Format a value with at most `most` digits, so that the last one is the first that the error affects.
+    """Format a value with at most `most` digits, of which only the last is affected by the error.
 
     The result is 0 if the error is as large as the value. Source: JCGM 100:2008, section 7.2.6.
     """

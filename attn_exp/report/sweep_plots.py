@@ -1,4 +1,4 @@
-"""The plots of a sweep as charts: `Plotted` goes in, and `draw` returns a `Chart` for each name, such as `heat`.
+"""The plots of a sweep as charts: `draw` takes a `Plotted`, and returns a `Chart` for each name, such as `heat`.
 
 The settings that vary decide which plot is drawn: one numeric setting gives lines, two settings give heat maps, and so
 on. In this file, an `axis` is the index of a setting in `Plotted.axes`, and an `Axis` is a ruler on paper. A key names
@@ -89,7 +89,7 @@ def refuse_unknown(names: Sequence[str]) -> None:
     """Refuse names of plots that do not exist.
 
     Raises:
-        UserError: there is no plot of a name.
+        UserError: there is no plot with one of these names.
     """
     for name in names:
         if name not in SWEEP_CAPTIONS:
@@ -160,7 +160,7 @@ class Plotted(NamedTuple):
 
 
 def list_labels(plotted: Plotted, axis: int) -> list[str]:
-    """Return the labels of an axis in order of appearance; if one of them means no limit, sorted by number."""
+    """Return the labels of an axis in order of appearance; sorted by number if one of them means no limit."""
     names = list(dict.fromkeys(key[axis] for key in plotted.cells))
     return in_order(names) if ALL in names else names
 
@@ -179,7 +179,7 @@ def parse_number(label: str) -> float:
 
 
 def in_order(names: Sequence[str]) -> list[str]:
-    """Return labels sorted by number, with `ALL` last; if one of them is another word, the order stays as it is."""
+    """Return labels sorted by number, with `ALL` last; in their given order if one of them is another word."""
     numbered = all(is_number(name) or name == ALL for name in names)
     return sorted(names, key=lambda name: math.inf if name == ALL else parse_number(name)) if numbered else list(names)
 

@@ -45,8 +45,8 @@ class Panel(NamedTuple):
 class Views(NamedTuple):
     """A comparison and its panels, in the order of the rows.
 
-    `panels`: all weights that differ.
-    `blocks`: all block means that differ, for variants that never compute their full weights.
+    `panels`: all distinct weights.
+    `blocks`: all distinct block means, for variants that never compute their full weights.
     """
 
     comparison: Comparison
