@@ -36,12 +36,13 @@ NOISE = 1e-9
 GROUPS = re.compile(r"(?:^|(?<=, ))(?:embeddings|model|projections|mask|score|position)\.")
 """Prefixes of settings whose names are clear without them."""
 SPOKEN = ("entropy", "largest_weight", "max_diff")
-"""Built-in metrics that sentences describe: the first two that a setting changes; then `error`, if above rounding."""
+"""Built-in metrics that sentences describe; of those that a setting changes, only the first two. `error` is described
+too, if it exceeds rounding."""
 MATTERS = asdict(Matters())  # default thresholds of the metrics that the settings name
 RATIO_MATTERS, SHARE_MATTERS = 0.1, 0.05
 """Default thresholds: of the difference in log10, and, for other metrics, of the difference over their mean size."""
 DEPENDS = 0.25
-"""An effect is shown at each value of another setting if these values change it by this share of its maximum."""
+"""An effect is shown at each value of another setting if it varies over them by this share of its maximum."""
 TURNS = 0.25
 """A metric counts as non-monotonic along a setting if it reverses by more than this share of its range."""
 FLOOR = 1e-12
@@ -62,7 +63,7 @@ SCOPE = "compared only at"
 SPREAD = 0.05
 """Smallest relative change of the standard deviation of the logits that is reported."""
 Shares = Mapping[tuple[str, ...], float]
-"""The share of a metric's variance that a setting explains, or a pair of them, by `(metric, setting, ...)`."""
+"""Shares of a metric's variance: of a setting by `(metric, setting)`, of a pair by `(metric, setting, setting)`."""
 
 
 class Estimate(NamedTuple):
@@ -204,7 +205,7 @@ def measure_effects(
         chances += [test.chance * contrast.tries for test in tests]
     level, effects = find_level(chances), list[Effect]()
     for contrast, overall, dependences in measured:
-        has_one_seed = math.isnan(overall.chance)  # nothing can be tested then
+        has_one_seed = math.isnan(overall.chance)  # there is no p-value then
         significant = [each for each in dependences if has_one_seed or each.chance * contrast.tries <= level]
         name, metric, estimates = cube.names[contrast.axis], contrast.metric, {"": overall}
         explains = shares.get((metric, name), math.nan)
@@ -212,7 +213,7 @@ def measure_effects(
         notes = [contrast.turn] if contrast.turn else []
         if significant and significant[0].width >= DEPENDS:  # show the effect at each value of the other setting
             other, labels = cube.names[significant[0].axis], cube.levels[significant[0].axis]
-            # `shares` holds a pair of settings in one order only
+            # `shares` has each pair of settings in one order only
             explains += shares.get((metric, name, other), 0.0) + shares.get((metric, other, name), 0.0)
             estimates = {
                 f"{other}={labels[level_index]}": estimate for level_index, estimate in significant[0].at.items()
@@ -296,7 +297,7 @@ def contrast_levels(cube: Cube, axis: int, metric: str, inert: Sequence[str]) ->
         pairs = (
             [(levels[0], levels[extremum]), (levels[extremum], levels[-1])] if reverses else [(levels[0], levels[-1])]
         )
-    # these pairs were chosen, by the size of their differences, among all (first, k) and (k, last)
+    # the pairs were chosen from all (first, k) and (k, last), by the size of their differences
     tries = 2 * len(levels) - 3 if len(pairs) < len(levels) - 1 or turn else 1
     for start, end in pairs:
         differences = pair_differences(values, groups, axis, start, end)
@@ -380,7 +381,7 @@ def measure_shares(cube: Cube) -> dict[tuple[str, ...], float]:
 
     These are the sums of squares of a balanced design, `SS_A = sum (m_a - m)^2` and `SS_AB = sum (m_ab - m_a - m_b +
     m)^2` over all rows, divided by `sum (y - m)^2`. Here y is the value of a row, and m_a the mean of the rows with its
-    value of A. In a full grid, they are exact. A metric whose rows are not all comparable has no shares.
+    value of A. In a full grid, the shares are exact. A metric whose rows are not all comparable has no shares.
     """
     names, shares = (*cube.names, "seed"), dict[tuple[str, ...], float]()
     for metric in cube.numbers:
@@ -433,7 +434,7 @@ def find_inert(cube: Cube) -> dict[str, list[str]]:
 
 
 def is_inert(tables: Sequence[Array]) -> bool:
-    """Return whether several values of a setting, the first axis of each table, all give the same numbers."""
+    """Return whether a setting (the first axis of each table) has several values that all give the same numbers."""
     levels_present = int((tables[0] >= 0).reshape(len(tables[0]), -1).any(axis=1).sum())
     return levels_present > 1 and all(
         np.allclose(table, table[:1], rtol=NOISE, atol=FLOOR, equal_nan=True) for table in tables
@@ -449,9 +450,9 @@ def find_cautions(cube: Cube, contrast: Contrast) -> Iterator[str]:
     if name == "head":
         yield "d_head = d_model / head changes too"
     for axis, (other, labels) in enumerate(zip(cube.names, cube.levels, strict=True)):
-        elsewhere = tuple(each for each in range(contrast.differences.ndim) if each != axis)
+        other_axes = tuple(each for each in range(contrast.differences.ndim) if each != axis)
         has_numbers, is_compared = (
-            np.asarray(np.isfinite(array).any(axis=elsewhere))
+            np.asarray(np.isfinite(array).any(axis=other_axes))
             for array in (cube.numbers[contrast.metric], contrast.differences)
         )
         if axis != contrast.axis and other != VARIANT and (has_numbers & ~is_compared).any():
