@@ -20,7 +20,7 @@ from attn_exp.forms.trace import Trace
 from attn_exp.problem.problem import Problem
 from attn_exp.report import walk
 from attn_exp.report.charts import element
-from attn_exp.report.charts.chart import INK, PAPER, QUIET, Path, Rect, Shape, Text, fitted
+from attn_exp.report.charts.chart import INK, PAPER, QUIET, Path, Rect, Shape, Text, fit_text
 from attn_exp.report.sentences import spoken
 from attn_exp.report.walk import Step
 
@@ -142,7 +142,7 @@ def hue(stage: str) -> str:
 
 
 def shorten(text: str, room: float) -> str:
-    return fitted(text, room / 72, LETTERS)
+    return fit_text(text, room / 72, LETTERS)
 
 
 def lay_out_flow(

@@ -36,7 +36,7 @@ from attn_exp.report.charts.chart import (
     Stroke,
     Text,
     Ticks,
-    fitted,
+    fit_text,
     number_ticks,
     power_ticks,
     widest,
@@ -473,7 +473,7 @@ def arrange_panels(
         x = complete_axis(x_axis, [stroke.x for stroke in strokes], 0.4 * (panel_width - 0.7))
         y = complete_axis(y_axis, [stroke.y for stroke in strokes], panel_height)
         y = y._replace(
-            ticks=y.ticks._replace(names=tuple(fitted(name, 0.5 * panel_width, 7.5) for name in y.ticks.names))
+            ticks=y.ticks._replace(names=tuple(fit_text(name, 0.5 * panel_width, 7.5) for name in y.ticks.names))
         )
         left = widest(y.ticks.names, 7.5) + 0.12 + (LINE if y.name else 0)
         box = Box(
@@ -483,8 +483,8 @@ def arrange_panels(
             panel_height,
         )
         unnamed = tuple(stroke._replace(label="") for stroke in strokes)
-        parts.append(Plot(box, unnamed, x._replace(name=fitted(x.name, panel_width)), y))
-        parts.append(Text(72 * box.left, 72 * box.top - 6, fitted(title, box.width)))
+        parts.append(Plot(box, unnamed, x._replace(name=fit_text(x.name, panel_width)), y))
+        parts.append(Text(72 * box.left, 72 * box.top - 6, fit_text(title, box.width)))
     return Chart(width, legend_height + rows * (title_height + panel_height + BELOW), tuple(parts))
 
 

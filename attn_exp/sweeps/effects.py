@@ -199,33 +199,29 @@ def measure_effects(
         for contrast in find_contrasts(cube, inert)
         if (overall := estimate_mean(contrast.differences, exact, contrast.tries if contrast.turn else 1))
     ]
-    chances = []  # the p-values of all tests, corrected for the choice of each contrast
+    p_values = []  # of all tests, corrected for the choice of each contrast
     for contrast, overall, dependences in measured:
         tests = [overall, *dependences, *(dependences[0].at.values() if dependences else ())]
-        chances += [test.chance * contrast.tries for test in tests]
-    level, effects = find_level(chances), list[Effect]()
+        p_values += [test.chance * contrast.tries for test in tests]
+    level, effects = find_level(p_values), list[Effect]()
     for contrast, overall, dependences in measured:
         has_one_seed = math.isnan(overall.chance)  # there is no p-value then
-        significant = [each for each in dependences if has_one_seed or each.chance * contrast.tries <= level]
+        proven = [each for each in dependences if has_one_seed or each.chance * contrast.tries <= level]
         name, metric, estimates = cube.names[contrast.axis], contrast.metric, {"": overall}
         explains = shares.get((metric, name), math.nan)
         verdict = judge(cube, contrast, overall, level, thresholds)
         notes = [contrast.turn] if contrast.turn else []
-        if significant and significant[0].width >= DEPENDS:  # show the effect at each value of the other setting
-            other, labels = cube.names[significant[0].axis], cube.levels[significant[0].axis]
+        if proven and proven[0].width >= DEPENDS:  # show the effect at each value of the other setting
+            other, labels = cube.names[proven[0].axis], cube.levels[proven[0].axis]
             # `shares` has each pair of settings in one order only
             explains += shares.get((metric, name, other), 0.0) + shares.get((metric, other, name), 0.0)
-            estimates = {
-                f"{other}={labels[level_index]}": estimate for level_index, estimate in significant[0].at.items()
-            }
-            verdict = (
-                FEW if has_one_seed else f"depends on {listed([shorten(cube.names[one.axis]) for one in significant])}"
-            )
+            estimates = {f"{other}={labels[level_index]}": estimate for level_index, estimate in proven[0].at.items()}
+            verdict = FEW if has_one_seed else f"depends on {listed([shorten(cube.names[one.axis]) for one in proven])}"
         elif dependences and dependences[0].chance <= LEVEL:  # only note that it depends, or may depend, on the other
             means = sorted(each.mean for each in dependences[0].at.values())
             other_name = shorten(cube.names[dependences[0].axis])
             range_text = f"between {format_signed(means[0])} and {format_signed(means[-1])}, depending on {other_name}"
-            notes.append(range_text if significant else f"may depend on {other_name}")
+            notes.append(range_text if proven else f"may depend on {other_name}")
         if 0 < len(inert.get(name, ())) < len(cube.variants):
             notes.append(f"{listed(inert[name])} {'is' if len(inert[name]) == 1 else 'are'} unaffected")
         start, end = (cube.levels[contrast.axis][level_index] for level_index in (contrast.start, contrast.end))
@@ -233,7 +229,7 @@ def measure_effects(
         for at, estimate in estimates.items():
             sign = int(np.sign(estimate.mean)) if estimate.chance * contrast.tries <= level else 0
             effects.append(Effect(name, start, end, metric, at, *estimate, min(explains, 1.0), verdict, note, sign))
-    return sorted(effects, key=lambda effect: -np.nan_to_num(effect.explains)), len(chances)
+    return sorted(effects, key=lambda effect: -np.nan_to_num(effect.explains)), len(p_values)
 
 
 def judge(cube: Cube, contrast: Contrast, effect: Estimate, level: float, thresholds: Mapping[str, float]) -> str:
