@@ -384,8 +384,8 @@ class Splitting(NamedTuple):
 
     `columns`: the number of columns of q, k and v before they are split.
     `parts`: the number of parts that these columns are cut into.
-    `pooled`: how many adjacent parts are averaged for one head of keys and values; 1 means that none are, and that only
-        the first parts are used.
+    `pooled`: the number of adjacent parts that are averaged to get one head of keys and values; 1 means that parts are
+        not averaged, and that only the first ones are used.
     `tiled`: whether query heads use the heads of keys and values in turn (1, 2, 1, 2), not in groups (1, 1, 2, 2).
     `is_known`: whether it is known which columns belong to which head; if not, the diagram does not show it.
     `label`: the text next to the frame.

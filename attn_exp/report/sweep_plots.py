@@ -98,7 +98,7 @@ def refuse_unknown(names: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class Numbers:
-    """Summary statistics of the numbers in one cell of a sweep, such as those of its seeds.
+    """Summary statistics of the numbers in one cell of a sweep, such as one number per seed.
 
     `squares`: the sum of the squared deviations from the mean.
     `least`, `most`: the range of the numbers.
@@ -179,7 +179,7 @@ def parse_number(label: str) -> float:
 
 
 def in_order(names: Sequence[str]) -> list[str]:
-    """Return labels sorted by number, with `ALL` last; in their given order if one of them is another word."""
+    """Return labels sorted by number, with `ALL` last; if a label is any other word, keep their order."""
     numbered = all(is_number(name) or name == ALL for name in names)
     return sorted(names, key=lambda name: math.inf if name == ALL else parse_number(name)) if numbered else list(names)
 

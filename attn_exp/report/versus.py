@@ -41,7 +41,7 @@ def explain_no_maps(runs: Mapping[str, Comparison]) -> str:
 def explorer(runs: Mapping[str, Comparison]) -> Explorer:
     """Return the explorer for the weights of several named runs, which must have the same tokens.
 
-    Its data is like that of a report's page (`page_data`), with the panels, walks and variants of all runs.
+    Its data has the format of `page_data`, with the panels, walks and variants of all runs.
     """
     views_by_run = {name: make_views(comparison, MOST_COARSE) for name, comparison in runs.items()}
     panels = tuple(panel for views in views_by_run.values() for panel in views.panels)

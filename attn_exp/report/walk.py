@@ -38,7 +38,7 @@ BY_KEY = ("scores", "logits", "capped", "masked", "weights")
 
 
 class Table(NamedTuple):
-    """A matrix of one head with its labels; if it is too large, its upper left corner.
+    """A matrix of one head, or its upper left corner if it is too large, with labels.
 
     `head`: the index of the head.
     `rows`, `columns`: the labels.

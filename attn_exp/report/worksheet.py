@@ -375,7 +375,7 @@ ON_PAPER = {
     "causal_flipped": "query i sees keys j <= i",
     "projection_transposed": "q = x W_q, with the matrix as it is given",
 }
-"""What to do on paper about mistakes whose usual remedy is code; for sheets with tokens as rows."""
+"""How to correct mistakes on paper, if their usual remedy is code; for sheets with tokens as rows."""
 
 
 def render_marked_page(title: str, parts: Sequence[str]) -> str:

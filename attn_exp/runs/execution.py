@@ -129,7 +129,7 @@ def find_first_page(folder: Path, config: Config) -> Path:
 
 
 class Overrides(NamedTuple):
-    """Settings that replace those of a run when it is rendered again; an empty field keeps the run's own."""
+    """Settings that replace those of a run when it is rendered again; an empty field changes nothing."""
 
     figures: dict[str, Any]
     depth: str = ""

@@ -280,7 +280,7 @@ def contrast_levels(cube: Cube, axis: int, metric: str, inert: Sequence[str]) ->
     groups = cube.find_groups(metric)
     levels = [level for level in pick_levels(labels, cube.names[axis]) if np.isfinite(values.take(level, axis)).any()]
     from_first = {level: pair_differences(values, groups, axis, levels[0], level) for level in levels[1:]}
-    # the mean of each level minus that of the first
+    # the mean of each level minus the mean of the first
     means = [0.0, *(float(np.nanmean(each)) if np.isfinite(each).any() else math.nan for each in from_first.values())]
     if not (len(levels) > 2 and all(is_number(labels[level]) or labels[level] == "all" for level in levels)):
         pairs, turn = [(levels[0], level) for level in levels[1:]], ""

@@ -95,7 +95,7 @@ def depth_of(manifest: Manifest) -> str:
 
 
 def list_shown_metrics(summary: Summary, depth: str = "all") -> list[str]:
-    """Return the metrics to tabulate; those that compare variants are left out if all variants agree."""
+    """Return the metrics to tabulate, without metrics that compare variants if all variants agree."""
     is_alike = "max_diff" in summary.most and summary.most["max_diff"] <= ALIKE
     left_out = TO_THE_FIRST if len(summary.variants) == 1 or is_alike else ()
     names = [name for name in TABLE if name in summary.most and name not in left_out] + summary.more

@@ -121,7 +121,7 @@ class Plan:
 
     @cached_property
     def base_keys(self) -> dict[Indices, int]:
-        """What each composed configuration, together with the plugins, contributes to the keys of its points."""
+        """For each composed configuration, the sum of hashes that it and the plugins add to the keys of its points."""
         plugins = hash_setting("own members", ",".join(origin.sha256 for origin in self.own))
         return {key: (hash_base(base, self.space) + plugins) % KEYS for key, base in self.space.bases.items()}
 

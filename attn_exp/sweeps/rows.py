@@ -25,7 +25,7 @@ METRICS = tuple(name for name, column in COLUMNS.items() if column.summed)
 # settings of a run that a variant may override
 PINNED = ("head", "kv_head", "scale", "bias", "mask", "score", "position", "normalizer", "convention", "mistake")
 RESOLVED = (*(f"variant_{name}" for name in PINNED), "form", "multiplier", "output_projection", "computed_in")
-"""Columns with the settings that a variant really used; they may differ from those of the point."""
+"""Columns with the settings that a variant really used; they may differ from the point's settings."""
 
 MOST_POINTS = 50_000
 """Maximum number of points compared in pairs; of a larger sweep, only the first seeds are compared."""

@@ -69,7 +69,7 @@ RAW = "sweep.skip="  # the beginning of an argument whose value is an expression
 
 
 def check_sweep(plan: Plan, folder: Path, config: Config) -> None:
-    """Refuse a sweep whose folder cannot be written, whose engine is missing, or all of whose points would fail.
+    """Refuse a sweep if its folder cannot be written, its engine is missing, or all of its points would fail.
 
     Raises:
         UserError: the sweep cannot run; the message says why.
@@ -275,10 +275,10 @@ def run(plan: Plan, folder: Path, config: Config, manifest: dict[str, Any]) -> O
 
 
 def is_another(earlier: Manifest, manifest: Manifest, plan: Plan) -> bool:
-    """Return whether the folder of a new sweep holds a different sweep, if they share no point.
+    """Return whether the folder of a new sweep holds a different sweep; the caller has found no point that they share.
 
-    A different sweep has other settings that affect rows. The result is False if there may be shared points after all:
-    if the program has changed, no key is the same, and of a large sweep, not all points were looked for.
+    Different sweeps differ in settings that affect rows. The result is False if finding no shared point proves nothing:
+    once the program has changed, no point is shared, and in a large sweep, only some points are looked for.
     """
     words, other_words = (
         [word for word in sorted(sweep["words"]) if is_deciding(word)] for sweep in (earlier, manifest)
