@@ -32,7 +32,7 @@ from attn_exp.report.views import MOST_COARSE, SWEEP_CAPTIONS, Colours, Shown, c
 from attn_exp.report.walk import axes_of
 
 BEST_IN_MARKDOWN = ("png", "svg", "pdf")
-"""Formats of figures in the order in which Markdown prefers them; it shows the first that was written."""
+"""Figure formats, the best for Markdown first; report.md shows the first one that was written."""
 
 
 def documents(run: Run) -> dict[str, bytes]:
@@ -79,7 +79,7 @@ SCRIPTS = (
     "hand.js", "depth.js",
 )  # fmt: skip
 CHANGING = ("live.js", "change.js", "rows.js", "hand.js")
-"""The scripts for changing numbers; a page without numbers that can be changed does not have them."""
+"""The scripts for changing numbers; a page has them only if some of its numbers can be changed."""
 
 SHARES = "\n".join(f".w{hundredths} {{ --w: {hundredths / 100:g}; }}" for hundredths in range(1, 101))
 """The CSS classes that `share_class` returns."""
@@ -112,7 +112,7 @@ def html_cell(value: float, share: float, step: walk.Step, key_link: str, is_mas
 
 
 def share_class(share: float, kind: str = "") -> str:
-    """Return the CSS classes of an element whose colour shows a share, rounded to hundredths: `0.347, "n" -> "n w35"`.
+    """Return the CSS classes that colour an element by a share, rounded to hundredths: `0.347, "n" -> "n w35"`.
 
     Inline styles would do the same, but the Content-Security-Policy of a page forbids them.
     """
@@ -213,7 +213,7 @@ def sweep_page(
     """Return the report of a sweep as HTML.
 
     `values` are the variables of the template, which the Markdown report has too. `data` is for the explorer; None if
-    there is none. `plots` maps file names to encoded figures; the page embeds those that are SVG.
+    there is none. `plots` maps file names to encoded figures; the page embeds the SVG files.
     """
     figures = add_captions({name: svg_source(content) for name, content in plots.items() if name.endswith(".svg")})
     has_deep = values["effects"].deep or values["shares"].deep or any(values["deep"])

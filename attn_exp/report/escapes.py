@@ -24,7 +24,7 @@ def plain(text: str, most: int = 48) -> str:
 
 
 def label(token: str, most: int = 18) -> str:
-    """Return a token as a label on one line, with unprintable characters escaped; a long one loses its middle part."""
+    """Return a token as a label on one line, with unprintable characters escaped; a long label is cut in the middle."""
     safe = visible(token[:200])
     if len(safe) <= most and len(token) <= 200:
         return safe

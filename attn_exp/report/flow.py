@@ -20,7 +20,7 @@ from attn_exp.forms.trace import Trace
 from attn_exp.problem.problem import Problem
 from attn_exp.report import walk
 from attn_exp.report.charts import element
-from attn_exp.report.charts.chart import INK, PAPER, QUIET, Path, Rect, Shape, Text, fitted
+from attn_exp.report.charts.chart import INK, PAPER, QUIET, Path, Rect, Shape, Text, fit_text
 from attn_exp.report.sentences import spoken
 from attn_exp.report.walk import Step
 
@@ -142,7 +142,7 @@ def hue(stage: str) -> str:
 
 
 def shorten(text: str, room: float) -> str:
-    return fitted(text, room / 72, LETTERS)
+    return fit_text(text, room / 72, LETTERS)
 
 
 def lay_out_flow(
@@ -220,7 +220,7 @@ def projection_box(by_stage: Mapping[str, Step], name: str, middle: int) -> Box:
 
 
 def split_box(box: Box, split: Splitting, rotation: str) -> Box:
-    # the box of q, k or v, with lines on which columns become which head, such as `1–2 → head 1`, and on the rotation
+    # add lines to the box of q, k or v: which columns become which head, such as `1–2 → head 1`, and the rotation
     if box.heads == 1 or not split.is_known:
         return box
     stage = box.stage
@@ -294,9 +294,9 @@ def label_operation(step: Step, settled: Settled) -> str:
 
 
 def name_rotations(settled: Settled, name: str) -> str:
-    """Return the names of the position encodings that rotate q or k; those added to x are in the box of x instead."""
-    turns = [registry.name_of(position) for position in settled.positions if not position.changes_x]
-    return "" if name == "v" else ", ".join(turns)
+    """Return the names of the position encodings that rotate q or k; encodings that are added to x are in its box."""
+    rotations = [registry.name_of(position) for position in settled.positions if not position.changes_x]
+    return "" if name == "v" else ", ".join(rotations)
 
 
 def arrow_shapes(source: Box, target: Box, label: str) -> Iterator[Shape]:
@@ -384,8 +384,8 @@ class Splitting(NamedTuple):
 
     `columns`: the number of columns of q, k and v before they are split.
     `parts`: the number of parts that these columns are cut into.
-    `pooled`: how many adjacent parts are averaged for one head of keys and values; 1 means that none are, and that only
-        the first parts are used.
+    `pooled`: the number of adjacent parts that are averaged to get one head of keys and values; 1 means that parts are
+        not averaged, and that only the first ones are used.
     `tiled`: whether query heads use the heads of keys and values in turn (1, 2, 1, 2), not in groups (1, 1, 2, 2).
     `is_known`: whether it is known which columns belong to which head; if not, the diagram does not show it.
     `label`: the text next to the frame.
@@ -433,7 +433,7 @@ def label_parts(step: Step, split: Splitting) -> Step:
 
 
 def show_columns_by_head(step: Step, split: Splitting, array: Array, most_columns: int) -> Step:
-    """Return the step of a projection with the first columns of each head, not only of the first head.
+    """Return the step of a projection with the first columns of every head, instead of the first columns overall.
 
     A step with at most `most_columns` is returned unchanged.
     """
@@ -449,7 +449,7 @@ def show_columns_by_head(step: Step, split: Splitting, array: Array, most_column
 
 
 def show_rows_by_head(step: Step, head_count: int, array: Array, most_rows: int) -> Step:
-    """Return the step of W_o with the first rows of each head, not only of the first head.
+    """Return the step of W_o with the first rows of every head, instead of the first rows overall.
 
     A step with at most `most_rows` is returned unchanged.
     """

@@ -65,7 +65,7 @@ def panel_data(comparison: Comparison, panel: Panel, scale: Colours) -> Data:
     """Return the data of a panel, from which the page draws its weights.
 
     - `scores`, `rest`: the scores, and what is added to the logits, if the weights are a softmax of these.
-    - `weights`: the weights, if they are not.
+    - `weights`: the weights, if they are not such a softmax.
     - `pictures`: a picture of each head instead of numbers, if a page cannot store so many.
     - `shut`: which weights are masked.
     - `own`, `standard`: the multiplier of the scores in this run, and the usual one, 1/sqrt(d).
@@ -130,7 +130,7 @@ def live_plans(comparison: Comparison, variants: Sequence[str]) -> Data:
     plan_indices = {row["variant"]: plans.index(row["plan"]) for row in rows}
     plans_and_walks = {"plans": plans, "walks": [plan_indices[variant] for variant in variants]}
     if not any(isinstance(plans[index], dict) for index in plans_and_walks["walks"]):
-        return {"arrays": {}, **plans_and_walks}  # there are only reasons
+        return {"arrays": {}, **plans_and_walks}  # no walk can be recomputed
     inputs = input_arrays(comparison.problem)
     return {
         "arrays": {name: {"shape": array.shape, "data": encode_floats(array)} for name, array in inputs.items()},
@@ -243,7 +243,7 @@ def position_data(problem: Problem, settled: Settled) -> Data:
 
 
 def rotation_data(rope: Any, width: int, queries: Array, keys: Array) -> Data:
-    """Return the cosines and sines that rotate each query and key: they are what the rotated pair (1, 0) becomes."""
+    """Return the cosines and sines that rotate each query and key, found by rotating the pair (1, 0)."""
     size = rope.size or width
     first = slice(0, size, 2) if rope.interleaved else slice(0, size // 2)
     second = slice(1, size, 2) if rope.interleaved else slice(size // 2, size)
@@ -287,8 +287,8 @@ def additive_weights(rules: Rules, problem: Problem, heads: int) -> list[list[fl
 
 
 FEW, MANY_TOKENS = 4, 8
-"""A page shows only `FEW` numbers of a long vector. A vector is long if it has more than 16 numbers; with more than
-`MANY_TOKENS` tokens, if it has more than `FEW`. Rows of tokens and columns of keys are shown 16 at a time."""
+"""A page shows only `FEW` numbers of a long vector. A vector is long if it has more than 16 numbers. If there are more
+than `MANY_TOKENS` tokens, more than `FEW` are enough. Rows of tokens and columns of keys are shown 16 at a time."""
 
 MOST_CELLS = 50_000
 """Maximum number of values of a stage on a page; a larger stage is cut to its first keys, tokens and heads."""
@@ -376,7 +376,7 @@ def is_derived(step: Step, array: Array | None, mask: str) -> bool:
 
 
 def limit_cells(step: Step) -> Step:
-    """Return a step of which at most `MOST_CELLS` numbers are left: without its last keys, then queries, then heads.
+    """Cut a step to at most `MOST_CELLS` numbers: drop its last keys, and if too few keys are left, queries and heads.
 
     The columns of the step must be keys.
     """
@@ -390,7 +390,7 @@ def limit_cells(step: Step) -> Step:
 
 
 def step_data(step: Step, array: Array | None, mask: str) -> dict[str, Any]:
-    # `array` and `mask` are explained in `is_derived`; a step that a page derives from a panel has no digits of its own
+    # `array` and `mask` are those of `is_derived`; if the page derives the step from its panel, no digits are stored
     from_panel, has_tokens = is_derived(step, array, mask), not walk.is_projection(step)
     step = limit_cells(step) if walk.has_columns_of_keys(step) and not from_panel else step
     table, heads = step.tables[0], len(step.heads)
@@ -414,7 +414,7 @@ def step_data(step: Step, array: Array | None, mask: str) -> dict[str, Any]:
 def encode_cells(step: Step) -> tuple[str, bool]:
     """Return the digits of all cells in base64, and whether they are stored as float64.
 
-    Usually they are stored as two-byte integers, which are too small for some numbers.
+    They are stored as two-byte integers, unless a number is too large for that.
     """
     values = step.heads.ravel()
     if (np.abs(values[np.isfinite(values)]) * 10.0**step.decimals > LARGEST).any():
@@ -444,5 +444,5 @@ def encode_booleans(booleans: Array) -> str:
 
 
 def drop_equal_heads(by_head: Array) -> Array:
-    """Return an array `[h t s]`; only its first head if all heads are equal."""
+    """Return an array `[h t s]`, or only its first head if all heads are equal."""
     return by_head[:1] if (by_head == by_head[:1]).all() else by_head

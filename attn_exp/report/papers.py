@@ -36,7 +36,7 @@ BOOKTABS, FONTENC = r"\usepackage{booktabs}", r"\usepackage[T1]{fontenc}"
 class Table(NamedTuple):
     """A table whose cells are plain text.
 
-    `name`: its name, which is also that of its file.
+    `name`: the name of the table and of its file.
     `head`: the column heads.
     `deep`: the indices of the lines that are left out at `report.depth=reading`.
     """
@@ -98,7 +98,7 @@ def format_two_digits(value: float) -> str:
 
 
 def format_significant(value: float, error: float, most: int = 4) -> str:
-    """Format a value with at most `most` digits, so that the last one is the first that the error affects.
+    """Format a value with at most `most` digits; the error affects only the last of them.
 
     The result is 0 if the error is as large as the value. Source: JCGM 100:2008, section 7.2.6.
     """

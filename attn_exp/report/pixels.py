@@ -30,16 +30,16 @@ SIDE = 256
 def picture_url(matrix: Array, shares: Callable[[Array], Array], is_masked: Array | None = None) -> str:
     """Return the `data:` URL of a picture of weights `[t s]`.
 
-    `shares` maps weights to opacities from 0 to 1. Cells that are `is_masked` are grey; None means that none is known.
+    `shares` maps weights to opacities from 0 to 1. Masked cells are grey; `is_masked` is None if there are none.
     """
-    opacity = (255 * FULL * shares(coarse(matrix))).round().astype(np.uint8)
+    opacity = (255 * FULL * shares(average_blocks(matrix))).round().astype(np.uint8)
     if is_masked is not None:
-        opacity = np.where(coarse(is_masked.astype(float)) == 1, 0, opacity.clip(1)).astype(np.uint8)
+        opacity = np.where(average_blocks(is_masked.astype(float)) == 1, 0, opacity.clip(1)).astype(np.uint8)
     data = encode_opacities(opacity, 0 if is_masked is None else VEIL)
     return f"data:image/png;base64,{base64.b64encode(data).decode()}"
 
 
-def coarse(matrix: Array, side: int = SIDE) -> Array:
+def average_blocks(matrix: Array, side: int = SIDE) -> Array:
     """Return a matrix averaged over blocks of nearly equal size, so that it has at most `side` rows and columns."""
     for axis in (0, 1):
         length = matrix.shape[axis]

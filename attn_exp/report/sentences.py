@@ -115,7 +115,7 @@ def spoken(stage: str) -> str:
 class Tokens(NamedTuple):
     """What a report says about the tokens of a run.
 
-    `title`: the title of a report without one of its own.
+    `title`: the title of a report if the settings have none.
     `columns`: what a column of a map of weights is, such as `key (memory)`.
     `queries`: a sentence on where queries and keys come from; empty if they are the same tokens.
     """
@@ -144,7 +144,7 @@ NOT_A_PIN = ("form", "output_projection")
 
 
 def explain_shared_letters(comparison: Comparison) -> list[str]:
-    """Return sentences on variants with the letter of an earlier one: which of their settings have no effect here."""
+    """Return a sentence for each variant with the letter of an earlier one: which of its settings change nothing."""
     leaders, sentences = dict[str, str](), list[str]()
     for row in comparison.rows:
         leader = leaders.setdefault(row.same_as, row.variant)
@@ -184,10 +184,10 @@ def pinned_settings(variant: Variant) -> list[str]:
 
 
 def describe_first_differences(comparison: Comparison) -> list[str]:
-    """Return a sentence for each other letter: the stage at which it first differs from the baseline row.
+    """Return sentences on the stages at which variants first differ from the baseline row, one for each other letter.
 
-    There is none for a variant that splits heads differently, since its stages cannot be compared; the steps of the
-    ladder show the effect.
+    A variant that splits heads differently gets none, since its stages cannot be compared; the steps of the ladder show
+    the effect.
     """
     rows = {row.variant: row for row in comparison.rows if row.same_as}
     baseline_row = rows[baseline(comparison.config, comparison.variants).name]
@@ -247,7 +247,7 @@ MATTERS = 0.1
 """The effect of a step depends on the order of steps. Its range is reported if it exceeds this share of the maximum."""
 
 NOTHING = 1e-9
-"""A step is left out if its effect is in every order below this share of the largest effect of all steps."""
+"""A step is left out if its effect, in every order, is below this share of the largest effect of all steps."""
 
 
 def describe_difference(members: Sequence[Row], baseline_row: Row, steps: Sequence[Step] | None) -> str:

@@ -101,7 +101,7 @@ STAGES = {
 }
 
 AXES = {("past", "x"): "s m", ("memory", "W_k"): "n d", ("memory", "W_v"): "n e"}
-"""The axes of some stages if keys come from elsewhere (`memory` or `past`) than queries."""
+"""The axes that differ from those in `STAGES` if keys come from a `memory`, or also from `past` tokens."""
 
 POOLED = {
     "first": "Only the first {heads.shared} of {heads.given} heads are used.",
@@ -197,7 +197,7 @@ def explain_weights(stage: str, logit: str, comparison: Comparison, settled: Set
 def explain_mistake(default: Explained, stage: str, settled: Settled) -> Explained:
     """Return the explanation of a stage that departs from the definition, with the mistakes that cause this.
 
-    These are the mistakes that begin at this stage; if none does, all mistakes. None is named if the variant is a
+    It names the mistakes that begin at this stage; if none begins here, all mistakes. It names none if the variant is a
     user's own function, or if a stored run has a mistake that no longer exists.
     """
     known = {name: mistakes.mistake(name) for name in settled.mistakes if name in mistakes.names()}
@@ -248,7 +248,6 @@ def name_settings(stage: str, comparison: Comparison, settled: Settled) -> str:
 
 
 def is_random(stage: str, comparison: Comparison) -> bool:
-    """Return whether x or a weight matrix is drawn at random."""
     if stage == "x":
         return comparison.config.embeddings.distribution is not None
     names, projections = comparison.problem.projections, comparison.config.projections

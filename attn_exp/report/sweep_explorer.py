@@ -1,4 +1,4 @@
-"""The data of the explorer on a sweep's page: a `Plotted` goes in, and cells and an initial view for JSON come out.
+"""The data of the explorer on a sweep's page, ready for JSON: the cells of a `Plotted`, and an initial view.
 
 Labels become indices. In a cell such as `{"at": [2, 0], "numbers": [[0.81, 0.05, 6, 0.7, 0.9]]}`, `at` has an index
 into the labels of each axis that varies, and the last index is that of the variant. `numbers` has, for each metric,
@@ -19,10 +19,10 @@ MOST_CELLS = 3000
 """With more cells than this, a page has no explorer, since it would be slow; plots and tables show the same numbers."""
 
 
-def explored(plotted: Plotted, metrics: Iterable[str], first: str) -> dict[str, Any] | None:
+def make_explorer_data(plotted: Plotted, metrics: Iterable[str], first: str) -> dict[str, Any] | None:
     """Return the data of the explorer; None if there are too many cells, or if no setting varies.
 
-    It has the metrics that are plotted and `metrics`; the first of them all is `first`.
+    It contains the metrics that are plotted and those in `metrics`; `first` is put first.
     """
     varying = plotted.varying
     if not varying or len(plotted.cells) > MOST_CELLS:

@@ -1,4 +1,4 @@
-"""The plots of a sweep as charts: `Plotted` goes in, and `draw` returns a `Chart` for each name, such as `heat`.
+"""The plots of a sweep as charts: `draw` takes a `Plotted`, and returns a `Chart` for each name, such as `heat`.
 
 The settings that vary decide which plot is drawn: one numeric setting gives lines, two settings give heat maps, and so
 on. In this file, an `axis` is the index of a setting in `Plotted.axes`, and an `Axis` is a ruler on paper. A key names
@@ -36,7 +36,7 @@ from attn_exp.report.charts.chart import (
     Stroke,
     Text,
     Ticks,
-    fitted,
+    fit_text,
     number_ticks,
     power_ticks,
     widest,
@@ -89,7 +89,7 @@ def refuse_unknown(names: Sequence[str]) -> None:
     """Refuse names of plots that do not exist.
 
     Raises:
-        UserError: there is no plot of a name.
+        UserError: there is no plot with one of these names.
     """
     for name in names:
         if name not in SWEEP_CAPTIONS:
@@ -98,7 +98,7 @@ def refuse_unknown(names: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class Numbers:
-    """Summary statistics of the numbers in one cell of a sweep, such as those of its seeds.
+    """Summary statistics of the numbers in one cell of a sweep, such as one number per seed.
 
     `squares`: the sum of the squared deviations from the mean.
     `least`, `most`: the range of the numbers.
@@ -160,7 +160,7 @@ class Plotted(NamedTuple):
 
 
 def list_labels(plotted: Plotted, axis: int) -> list[str]:
-    """Return the labels of an axis in order of appearance; if one of them means no limit, sorted by number."""
+    """Return the labels of an axis in order of appearance; sorted by number if one of them means no limit."""
     names = list(dict.fromkeys(key[axis] for key in plotted.cells))
     return in_order(names) if ALL in names else names
 
@@ -179,7 +179,7 @@ def parse_number(label: str) -> float:
 
 
 def in_order(names: Sequence[str]) -> list[str]:
-    """Return labels sorted by number, with `ALL` last; if one of them is another word, the order stays as it is."""
+    """Return labels sorted by number, with `ALL` last; if a label is any other word, keep their order."""
     numbered = all(is_number(name) or name == ALL for name in names)
     return sorted(names, key=lambda name: math.inf if name == ALL else parse_number(name)) if numbered else list(names)
 
@@ -473,7 +473,7 @@ def arrange_panels(
         x = complete_axis(x_axis, [stroke.x for stroke in strokes], 0.4 * (panel_width - 0.7))
         y = complete_axis(y_axis, [stroke.y for stroke in strokes], panel_height)
         y = y._replace(
-            ticks=y.ticks._replace(names=tuple(fitted(name, 0.5 * panel_width, 7.5) for name in y.ticks.names))
+            ticks=y.ticks._replace(names=tuple(fit_text(name, 0.5 * panel_width, 7.5) for name in y.ticks.names))
         )
         left = widest(y.ticks.names, 7.5) + 0.12 + (LINE if y.name else 0)
         box = Box(
@@ -483,8 +483,8 @@ def arrange_panels(
             panel_height,
         )
         unnamed = tuple(stroke._replace(label="") for stroke in strokes)
-        parts.append(Plot(box, unnamed, x._replace(name=fitted(x.name, panel_width)), y))
-        parts.append(Text(72 * box.left, 72 * box.top - 6, fitted(title, box.width)))
+        parts.append(Plot(box, unnamed, x._replace(name=fit_text(x.name, panel_width)), y))
+        parts.append(Text(72 * box.left, 72 * box.top - 6, fit_text(title, box.width)))
     return Chart(width, legend_height + rows * (title_height + panel_height + BELOW), tuple(parts))
 
 

@@ -118,7 +118,7 @@ def fenced(text: str) -> str:
 
 
 def code(text: str) -> str:
-    """Return inline code in Markdown; it stands between more backticks than the text has in any row of them."""
+    """Return inline code in Markdown; its delimiters are longer than any row of backticks inside."""
     fence, pad = backticks(text), " " if "`" in text else ""
     return f"{fence}{pad}{text}{pad}{fence}"
 

@@ -39,9 +39,9 @@ def explain_no_maps(runs: Mapping[str, Comparison]) -> str:
 
 
 def explorer(runs: Mapping[str, Comparison]) -> Explorer:
-    """Return the explorer for the weights of several runs, by name; all runs must have the same tokens.
+    """Return the explorer for the weights of several named runs, which must have the same tokens.
 
-    Its data is like that of a report's page (`page_data`), with the panels, walks and variants of all runs.
+    Its data has the format of `page_data`, with the panels, walks and variants of all runs.
     """
     views_by_run = {name: make_views(comparison, MOST_COARSE) for name, comparison in runs.items()}
     panels = tuple(panel for views in views_by_run.values() for panel in views.panels)
@@ -50,7 +50,7 @@ def explorer(runs: Mapping[str, Comparison]) -> Explorer:
     scale = colours(Views(first_run, panels, ()))  # one scale for all runs
     data: dict[str, Any] = {"panels": [], "walks": [], "variants": [], "beside": 0}
     for run, views in views_by_run.items():
-        # `beside`: the walk that the page at first shows next to the first one; in the end, the first of the last run
+        # the page at first shows walk 0 next to the walk `beside`: after the loop, this is the first of the last run
         data["beside"] = len(data["walks"])
         numbered = enumerate(views.panels, start=len(data["panels"]))
         panel_of = {variant: index for index, panel in numbered for variant in panel.variants}
@@ -75,8 +75,8 @@ class Versus:
     - `moved`: whether any number differs by more than rounding, or is in only one of them.
     - `sentences`: the results in words, the most important first.
     - `tables`: the numbers behind the sentences.
-    - `depth`: how much to show, as in `report.depth`: what the user asked for. If nothing was asked for, it is the
-      depth of both reports, or `all` if these differ.
+    - `depth`: how much to show, as in `report.depth`. By default, it is the depth of both reports, or `all` if these
+      differ.
     - `explorer`: the weights of two runs; None for sweeps, or if they cannot be shown together.
     """
 

@@ -45,8 +45,8 @@ class Panel(NamedTuple):
 class Views(NamedTuple):
     """A comparison and its panels, in the order of the rows.
 
-    `panels`: all weights that differ.
-    `blocks`: all block means that differ, for variants that never compute their full weights.
+    `panels`: all distinct weights.
+    `blocks`: all distinct block means, for variants that never compute their full weights.
     """
 
     comparison: Comparison
@@ -135,7 +135,7 @@ def colours(views: Views) -> Colours:
     1 / (n top). If this is less than 1 / 16, the power raises it to 1 / 16. If not, the power is 1.
     """
     largest = largest_weight(panel.weights for panel in (*views.panels, *views.blocks))
-    # how many times as large as a uniform weight the largest one is
+    # the ratio of the largest weight to a uniform weight, or 16 if that is larger
     multiple = max(EVEN, views.comparison.problem.keys * largest)
     return Colours(largest, round(math.log(EVEN) / math.log(multiple), 2))
 

@@ -38,7 +38,7 @@ BY_KEY = ("scores", "logits", "capped", "masked", "weights")
 
 
 class Table(NamedTuple):
-    """A matrix of one head with its labels; if it is too large, its upper left corner.
+    """A matrix of one head, or its upper left corner if it is too large, with labels.
 
     `head`: the index of the head.
     `rows`, `columns`: the labels.
@@ -118,7 +118,7 @@ def iterate_arrays(comparison: Comparison, variant: str) -> Iterator[tuple[str, 
 
 
 def is_mixed(comparison: Comparison, variant: str) -> bool:
-    """Return whether a variant applies W_o. Its row says so, even in a reopened run, which has no user code to ask."""
+    """Return whether a variant applies W_o, according to its row: a reopened run has no user code to ask."""
     return "W_o" in comparison.problem.projections and any(
         row.output_projection for row in comparison.rows if row.variant == variant
     )

@@ -28,7 +28,7 @@ STYLES = ("report.css", "worksheet.css")
 def page(paper: Paper, student: str, file: str, exam: bool = False) -> str:
     """Return the page of a sheet, which checks the numbers as they are filled in.
 
-    `file` is the name under which it saves the answers. With `exam`, it checks nothing and contains no right numbers.
+    The page saves the answers under the name `file`. If `exam` is set, it checks nothing and contains no right numbers.
     """
     settings = {
         "file": file,
@@ -100,14 +100,14 @@ def grades(**shown: Any) -> str:
 
 
 def list_given_arrays(paper: Paper) -> list[dict[str, Any]]:
-    """Return the arrays that a sheet gives: those that a box needs and that no other box asks for."""
-    # `asked` has the stages of the boxes; the last letter of a name such as W_q is the stage that needs it
-    asked, problem = {blank.stage for blank in paper.blanks}, paper.sheet.problem
-    arrays = [*list_inputs(paper, asked), *list_angles(paper, asked), *list_later_stages(paper, asked)]
+    """Return the arrays that a sheet gives: everything that its boxes need, unless another box asks for it."""
+    box_stages, problem = {blank.stage for blank in paper.blanks}, paper.sheet.problem
+    arrays = [*list_inputs(paper, box_stages), *list_angles(paper, box_stages), *list_later_stages(paper, box_stages)]
     if problem.weights is not None:
         arrays.append(("weights", problem.weights, problem.tokens))
-    endings = asked | ({"o"} if "output" in asked and paper.sheet.settled.output_projection else set())
-    matrices = [name for name in (*MATRICES, *BIASES) if name[-1] in endings and name in problem.projections]
+    # W_q and b_q are given if a box asks for q, and so on; W_o and b_o if a box asks for an output that they compute
+    projected = box_stages | ({"o"} if "output" in box_stages and paper.sheet.settled.output_projection else set())
+    matrices = [name for name in (*MATRICES, *BIASES) if name[2:] in projected and name in problem.projections]
     arrays += [(name, problem.projections[name], ()) for name in matrices]
     return [format_matrix(name, np.atleast_2d(array), rows, paper) for name, array, rows in arrays]
 
@@ -116,7 +116,7 @@ GivenArray = tuple[str, Array, Sequence[str]]
 """The name of an array, the array, and the names of its rows."""
 
 
-def list_inputs(paper: Paper, asked: AbstractSet[str]) -> Iterator[GivenArray]:
+def list_inputs(paper: Paper, box_stages: AbstractSet[str]) -> Iterator[GivenArray]:
     problem = paper.sheet.problem
     positions = [position for position in paper.sheet.settled.positions if position.changes_x]
     sides_of_x = "q" if problem.memory is not None else "qkv"
@@ -125,18 +125,18 @@ def list_inputs(paper: Paper, asked: AbstractSet[str]) -> Iterator[GivenArray]:
         ("x", problem.x, tokens, sides_of_x),
         ("memory", problem.memory, problem.key_tokens, "kv"),
     ):
-        if array is not None and asked & set(sides):
+        if array is not None and box_stages & set(sides):
             with_positions = reduce(lambda total, position: position.embed(total), positions, array)
             yield f"{name} with positions" if positions else name, with_positions, names
 
 
-def list_angles(paper: Paper, asked: AbstractSet[str]) -> Iterator[GivenArray]:
-    """Yield the cosines and sines that rotate q and k (one column per pair), for whichever of these the sheet asks for.
+def list_angles(paper: Paper, box_stages: AbstractSet[str]) -> Iterator[GivenArray]:
+    """Yield the cosines and sines that rotate q, if a box asks for q, and those that rotate k, if a box asks for k.
 
-    If queries and keys are the same tokens, q and k share the tables. If not, each of them has its own.
+    A table has one column per rotated pair. q and k share their tables if queries and keys are the same tokens.
     """
     tokens = {"q": paper.sheet.problem.tokens, "k": paper.sheet.problem.key_tokens}
-    rotations = {side: rotation for side, rotation in paper.rotations.items() if side in asked and side in tokens}
+    rotations = {side: rotation for side, rotation in paper.rotations.items() if side in box_stages and side in tokens}
     is_shared = len(rotations) == 2 and tokens["q"] == tokens["k"]
     for side, rotation in rotations.items():
         if not (is_shared and side == "q") and rotation.pairs:
@@ -145,14 +145,14 @@ def list_angles(paper: Paper, asked: AbstractSet[str]) -> Iterator[GivenArray]:
             yield f"sin{suffix}", rotation.sin, tokens[side]
 
 
-def list_later_stages(paper: Paper, asked: AbstractSet[str]) -> Iterator[GivenArray]:
-    # q, k and v if a box needs them and none asks for them, and what is added to the logits
+def list_later_stages(paper: Paper, box_stages: AbstractSet[str]) -> Iterator[GivenArray]:
+    # q, k and v if boxes need them but none asks for them; then the numbers that are added to the logits
     problem = paper.sheet.problem
-    sides = "qkv" if asked & {"context", "output"} else "qk" if asked - {"q", "k", "v"} else ""
+    sides = "qkv" if box_stages & {"context", "output"} else "qk" if box_stages - {"q", "k", "v"} else ""
     for side in sides:
-        if side not in asked and side in paper.exact:
+        if side not in box_stages and side in paper.exact:
             yield from split_heads(side, paper.exact[side], problem.tokens if side == "q" else problem.key_tokens)
-    if paper.added is not None and asked & {"masked", "weights", "context", "output"}:
+    if paper.added is not None and box_stages & {"masked", "weights", "context", "output"}:
         same_in_all_heads = (paper.added == paper.added[:1]).all()
         yield from split_heads("added", paper.added[:1] if same_in_all_heads else paper.added, problem.tokens)
 
@@ -205,7 +205,7 @@ def format_number(number: float, digits: int) -> str:
 def format_mistake(paper: Paper, result: PredictedMistake) -> dict[str, Any]:
     """Return the data of a mistake: its name, what it does, and the numbers of the first box that it changes.
 
-    There are no numbers if the mistake changes the shape of the box, nor in rows in which it divides by zero.
+    There are no numbers if the mistake changes the shape of the box. Rows in which it divides by zero have none either.
     """
     numbers, tables = result.stages.get(result.stage, np.zeros(0)), []
     if numbers.shape == paper.exact[result.stage].shape:
@@ -233,7 +233,7 @@ def make_answer_data(paper: Paper) -> dict[str, Any]:
 
 
 def cross_values(paper: Paper) -> dict[str, float]:
-    """Return the number that a student may write as a cross, by stage; empty if nothing is masked."""
+    """Return the number that a cross stands for, by stage; empty if nothing is masked."""
     hides = paper.added is not None and np.isneginf(paper.added).any()
     return {"masked": -math.inf, "weights": 0.0} if hides else {}
 
@@ -262,7 +262,7 @@ def format_formula(paper: Paper, blank: Blank) -> str:
 
 
 def is_like_previous(paper: Paper, stage: str) -> bool:
-    # such a stage needs no formula
+    # a stage that equals the one before it needs no formula
     return (
         (stage == "capped" and paper.cap is None)
         or (stage == "masked" and paper.added is None)
@@ -312,7 +312,7 @@ def format_output(paper: Paper) -> str:
 
 
 def describe_rotation(paper: Paper, stage: str) -> str:
-    """Return the end of a formula, which says how positions rotate the columns; empty if they do not."""
+    """Return the end of a formula that says how positions rotate the columns; empty if they do not."""
     rotation = paper.rotations.get(stage)
     if rotation is None or not rotation.pairs:
         return ""
@@ -333,7 +333,7 @@ HEADS_POOLED = {
 
 
 def describe_split(paper: Paper, stage: str) -> str:
-    """Return the end of a formula, which says how columns are cut into heads or how many query heads share one."""
+    """Return the end of a formula that says how columns become heads, or how many query heads share a head."""
     counts = paper.sheet.settled.heads
     if stage in ("scores", "context") and counts.shared < counts.query:
         query_side, key_side = ("q", "k") if stage == "scores" else ("weights", "v")
@@ -375,7 +375,7 @@ ON_PAPER = {
     "causal_flipped": "query i sees keys j <= i",
     "projection_transposed": "q = x W_q, with the matrix as it is given",
 }
-"""What to do instead of a mistake on paper, where its usual remedy is code; for sheets with tokens as rows."""
+"""How to correct mistakes on paper, if their usual remedy is code; for sheets with tokens as rows."""
 
 
 def render_marked_page(title: str, parts: Sequence[str]) -> str:

@@ -129,7 +129,7 @@ def find_first_page(folder: Path, config: Config) -> Path:
 
 
 class Overrides(NamedTuple):
-    """Settings that replace those of a run when it is rendered again; an empty field keeps the run's own."""
+    """Settings that replace those of a run when it is rendered again; an empty field changes nothing."""
 
     figures: dict[str, Any]
     depth: str = ""
@@ -185,7 +185,7 @@ def render_again(folder: Path, words: Sequence[str] = ()) -> str:
     overrides = parse_overrides(words, "attn-exp report")
     run = apply_overrides(store.load(folder), overrides)
     check_figures(run.comparison.config.figures)
-    members = provenance.members_without_code(run.about)
+    members = provenance.register_names_only(run.about)
     with refuse(f"{folder}: cannot be written to", OSError), machine.write_folder(folder, add=True) as draft, members:
         with trust.refuse_damaged(f"{folder}: its tables and arrays are inconsistent", *trust.MISFIT):
             store.render(run, draft)

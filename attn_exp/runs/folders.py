@@ -21,7 +21,7 @@ from attn_exp.runs import trust
 from attn_exp.runs.trust import DamagedError
 
 KINDS = {"runs": ("run", "run.json"), "sweeps": ("sweep", "manifest.json")}
-"""The folders that hold runs and sweeps, with the word for one of them and the name of the file that describes it."""
+"""For the folders of runs and of sweeps: the word for one entry, and the name of the file that describes it."""
 
 PAGES = ("report.html", "report.md")  # the files that may be the report of a run, the preferred one first
 COMPLETE, UNREADABLE = "complete", "cannot be read"

@@ -36,15 +36,16 @@ MOST_SAID = 2000  # maximum length of a line about a student or a mistake
 # the points of a box, such as `scores:6`
 WORTH = re.compile(r"(?P<stage>[a-z]+):(?P<points>[0-9]{1,4}(\.[0-9]{1,2})?)")
 OWN_SHARE, ALIKE, ENOUGH = 0.75, 0.9, 12
-"""A sheet of at least `ENOUGH` numbers counts as copied if it has less than `OWN_SHARE` of the points, but `ALIKE` of
-its numbers match another student's sheet."""
+"""A sheet of at least `ENOUGH` numbers counts as copied if less than `OWN_SHARE` of them are right, but `ALIKE` of them
+are the right numbers of another student's sheet."""
 
 
 @dataclass(frozen=True)
 class Submission:
     """What a student handed in.
 
-    - `file`: the name of the student's key; without one, or with one key for all, the name of the file or table row.
+    - `file`: the name of the student's key. If there is none, or only one key for all students, it is the name of the
+      file or of the row of a table.
     - `problem`: why it could not be graded, or an empty string; the fields below are then empty.
     - `paper`: the sheet with its right answers. `numbers`: the student's numbers.
     - `grade`: which numbers are right, and the mistakes. `scored`: the points of each box.
@@ -217,7 +218,7 @@ def grade_files(files: Sequence[Path], keys: Mapping[str, Key], add_missing: boo
                 grade_submission(student, key_name_of.get(student, student), [lines[0], row], keys, find_paper)
                 for student, row in rows.items()
             ]
-            add_missing = only_key is None  # a table has a row for every student
+            add_missing = only_key is None  # students without a row in the table handed in nothing
         else:
             name = path.stem if path.stem in keys or only_key is None else only_key
             submissions.append(grade_submission(path.stem, name, lines, keys, find_paper))
@@ -255,12 +256,12 @@ def grade_submission(
 
 
 def void_copied(submission: Submission, keys: Mapping[str, Key], find_paper: Callable[[str], Paper]) -> Submission:
-    """Return the submission, without points if it is mostly wrong but matches another student's sheet."""
+    """Return the submission, without points if it is mostly wrong but fits the sheet of another student."""
     grade, count = submission.grade, sum(np.count_nonzero(~np.isnan(array)) for array in submission.numbers.values())
     if grade is None or count < ENOUGH or grade.points >= OWN_SHARE * count:
         return submission
     for name, key in keys.items():
-        tolerance = 2.5 * 10.0**-key.digits  # their own rounding in each box adds up
+        tolerance = 2.5 * 10.0**-key.digits  # the student's rounding in each box adds up
         matching = 0
         for blank in find_paper(name).blanks if name != submission.file else ():
             numbers = submission.numbers.get(blank.stage)

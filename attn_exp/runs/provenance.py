@@ -190,7 +190,7 @@ def allow_code(
 
 
 @contextmanager
-def members_without_code(about: About) -> Iterator[None]:
+def register_names_only(about: About) -> Iterator[None]:
     """Register a stored run's members by name only, unless a file already provides them; nothing is imported."""
     with registry.undo_registrations():
         for record in about.get("with", ()):

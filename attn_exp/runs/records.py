@@ -1,8 +1,8 @@
 """Write CSV tables, and read them back.
 
 `format_...` functions turn values into cells and put an apostrophe before text that a spreadsheet could run as a
-formula: `=1+1` becomes `'=1+1`. `parse_...` functions turn cells into values and remove it. The columns of a table of
-records are the fields of a frozen dataclass.
+formula: `=1+1` becomes `'=1+1`. `parse_...` functions turn cells into values and remove this apostrophe. The columns of
+a table of records are the fields of a frozen dataclass.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, get_args, get_type_hints
 from attn_exp import machine
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""The beginnings of strings that could run as a formula in a spreadsheet, so an apostrophe is put before them."""
+"""A string that begins with one of these could run as a formula in a spreadsheet."""
 
 
 NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]+)?|[-+]?inf|nan", re.IGNORECASE)
@@ -54,7 +54,7 @@ def format_cell(value: Any) -> str:
 
 
 def format_label(text: str) -> str:
-    """Format a string as a cell; a string that is a number stays unchanged, since a spreadsheet does not run it."""
+    """Format a string as a cell; a number such as `-1` stays unchanged, since a spreadsheet does not run it."""
     return text if NUMBER.fullmatch(text) else format_cell(text)
 
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 FILE = "results.npz"
 INPUTS = ("tokens", "memory", "vectors", "q", "k", "v", "weights")  # settings in `embeddings` that may be arrays
 BESIDE = {"tokens", "memory"}
-"""Inputs that cannot be given alone, but only beside others."""
+"""Inputs that can only be given together with others."""
 # the fields of `run.json` that are read, and their types
 DESCRIPTION = {
     **folders.DESCRIPTION,
@@ -128,7 +128,7 @@ def collect_arrays(comparison: Comparison) -> dict[str, Any]:
     problem = comparison.problem
     named = {field.name: getattr(problem, field.name) for field in fields(problem)}
     named |= named.pop("projections")
-    named.pop("marks")  # these are rules, which the settings describe
+    named.pop("marks")  # the settings describe these rules
     for variant, trace in comparison.traces.items():
         named |= {f"{variant}/{stage}": array for stage, array in trace.stages()}
         if trace.summary is not None:
@@ -228,7 +228,7 @@ def load(folder: Path) -> Run:
     """
     with refuse(f"{folder}: not a finished run that can be read", *trust.UNREADABLE):
         about, config, stored = read_settings(folder, must_match_seal=True)
-        with provenance.members_without_code(about):
+        with provenance.register_names_only(about):
             return Run(restore_comparison(folder, config, stored), read_table(folder, "timings.csv", Timing), about)
 
 

@@ -6,7 +6,8 @@ repeated, but neither where it writes nor what it reads from the machine.
 - The *seal* of a run is a hash of its `run.json`, which holds the hashes of the other files. It is stored in `run.json`
   too, and shows whether a file was changed. The page of a class has the seal of the table of grades.
 - A *mark* is a text near the beginning of a file that shows that attn-exp wrote the file: the generator of a page, or
-  the first line of a table. A file without its mark is never replaced; nor is a folder that is not a sweep's.
+  the first line of a table. A file without its mark is never replaced. A sweep is never written to a folder that holds
+  anything else.
 """
 
 from __future__ import annotations
@@ -64,9 +65,10 @@ BEGINS_SWEEP = {"lock", "parts"}
 MISFIT = (
     ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError, AssertionError, SystemError
 )  # fmt: skip
+"""Errors that arbitrary contents may raise when they are rendered; SystemError is raised by invalid characters."""
+
 UNREADABLE = (OSError, *MISFIT)
-"""Errors that arbitrary contents may raise: `MISFIT` while a file is rendered (a string with invalid characters raises
-SystemError), `UNREADABLE` while it is read."""
+"""Errors that reading a file with arbitrary contents may raise."""
 
 
 class DamagedError(ValueError):
@@ -181,7 +183,7 @@ def allowed_output_dir(output_dir: str) -> str:
 
 
 def allowed_words(words: Iterable[str], folder: Path) -> list[str]:
-    """Return the arguments of a stored command, and check that all of them are settings of a run.
+    """Check that all arguments of a stored command are settings of a run, and return them.
 
     Raises:
         UserError: an argument is an option, a setting of Hydra itself, or could read the environment.
@@ -209,12 +211,12 @@ def check_mark(path: Path, mark: str) -> None:
 
 
 def check_page(path: Path, kind: str) -> None:
-    """Refuse to replace a page of this kind that attn-exp did not write; see `check_mark`."""
+    """Refuse to replace a file unless it is a page of this kind that attn-exp wrote; see `check_mark`."""
     check_mark(path, GENERATOR.format(kind))
 
 
 def check_grades(folder: Path, header: str) -> None:
-    """Refuse to replace a table or page of grades that attn-exp did not write, or a table that was edited since.
+    """Refuse to replace a table or page of grades that attn-exp did not write, or a table that somebody edited.
 
     `header` is the first line of a table of grades.
 

@@ -36,12 +36,13 @@ NOISE = 1e-9
 GROUPS = re.compile(r"(?:^|(?<=, ))(?:embeddings|model|projections|mask|score|position)\.")
 """Prefixes of settings whose names are clear without them."""
 SPOKEN = ("entropy", "largest_weight", "max_diff")
-"""Built-in metrics that sentences describe: the first two that a setting changes; then `error`, if above rounding."""
+"""Built-in metrics that sentences describe; of those that a setting changes, only the first two. `error` is described
+too, if it exceeds rounding."""
 MATTERS = asdict(Matters())  # default thresholds of the metrics that the settings name
 RATIO_MATTERS, SHARE_MATTERS = 0.1, 0.05
 """Default thresholds: of the difference in log10, and, for other metrics, of the difference over their mean size."""
 DEPENDS = 0.25
-"""An effect is shown at each value of another setting if these values change it by this share of its maximum."""
+"""An effect is shown at each value of another setting if it varies over them by this share of its maximum."""
 TURNS = 0.25
 """A metric counts as non-monotonic along a setting if it reverses by more than this share of its range."""
 FLOOR = 1e-12
@@ -62,7 +63,7 @@ SCOPE = "compared only at"
 SPREAD = 0.05
 """Smallest relative change of the standard deviation of the logits that is reported."""
 Shares = Mapping[tuple[str, ...], float]
-"""The share of a metric's variance that a setting explains, or a pair of them, by `(metric, setting, ...)`."""
+"""Shares of a metric's variance: of a setting by `(metric, setting)`, of a pair by `(metric, setting, setting)`."""
 
 
 class Estimate(NamedTuple):
@@ -198,33 +199,29 @@ def measure_effects(
         for contrast in find_contrasts(cube, inert)
         if (overall := estimate_mean(contrast.differences, exact, contrast.tries if contrast.turn else 1))
     ]
-    chances = []  # the p-values of all tests, corrected for the choice of each contrast
+    p_values = []  # of all tests, corrected for the choice of each contrast
     for contrast, overall, dependences in measured:
         tests = [overall, *dependences, *(dependences[0].at.values() if dependences else ())]
-        chances += [test.chance * contrast.tries for test in tests]
-    level, effects = find_level(chances), list[Effect]()
+        p_values += [test.chance * contrast.tries for test in tests]
+    level, effects = find_level(p_values), list[Effect]()
     for contrast, overall, dependences in measured:
-        has_one_seed = math.isnan(overall.chance)  # nothing can be tested then
-        significant = [each for each in dependences if has_one_seed or each.chance * contrast.tries <= level]
+        has_one_seed = math.isnan(overall.chance)  # there is no p-value then
+        proven = [each for each in dependences if has_one_seed or each.chance * contrast.tries <= level]
         name, metric, estimates = cube.names[contrast.axis], contrast.metric, {"": overall}
         explains = shares.get((metric, name), math.nan)
         verdict = judge(cube, contrast, overall, level, thresholds)
         notes = [contrast.turn] if contrast.turn else []
-        if significant and significant[0].width >= DEPENDS:  # show the effect at each value of the other setting
-            other, labels = cube.names[significant[0].axis], cube.levels[significant[0].axis]
-            # `shares` holds a pair of settings in one order only
+        if proven and proven[0].width >= DEPENDS:  # show the effect at each value of the other setting
+            other, labels = cube.names[proven[0].axis], cube.levels[proven[0].axis]
+            # `shares` has each pair of settings in one order only
             explains += shares.get((metric, name, other), 0.0) + shares.get((metric, other, name), 0.0)
-            estimates = {
-                f"{other}={labels[level_index]}": estimate for level_index, estimate in significant[0].at.items()
-            }
-            verdict = (
-                FEW if has_one_seed else f"depends on {listed([shorten(cube.names[one.axis]) for one in significant])}"
-            )
+            estimates = {f"{other}={labels[level_index]}": estimate for level_index, estimate in proven[0].at.items()}
+            verdict = FEW if has_one_seed else f"depends on {listed([shorten(cube.names[one.axis]) for one in proven])}"
         elif dependences and dependences[0].chance <= LEVEL:  # only note that it depends, or may depend, on the other
             means = sorted(each.mean for each in dependences[0].at.values())
             other_name = shorten(cube.names[dependences[0].axis])
             range_text = f"between {format_signed(means[0])} and {format_signed(means[-1])}, depending on {other_name}"
-            notes.append(range_text if significant else f"may depend on {other_name}")
+            notes.append(range_text if proven else f"may depend on {other_name}")
         if 0 < len(inert.get(name, ())) < len(cube.variants):
             notes.append(f"{listed(inert[name])} {'is' if len(inert[name]) == 1 else 'are'} unaffected")
         start, end = (cube.levels[contrast.axis][level_index] for level_index in (contrast.start, contrast.end))
@@ -232,7 +229,7 @@ def measure_effects(
         for at, estimate in estimates.items():
             sign = int(np.sign(estimate.mean)) if estimate.chance * contrast.tries <= level else 0
             effects.append(Effect(name, start, end, metric, at, *estimate, min(explains, 1.0), verdict, note, sign))
-    return sorted(effects, key=lambda effect: -np.nan_to_num(effect.explains)), len(chances)
+    return sorted(effects, key=lambda effect: -np.nan_to_num(effect.explains)), len(p_values)
 
 
 def judge(cube: Cube, contrast: Contrast, effect: Estimate, level: float, thresholds: Mapping[str, float]) -> str:
@@ -283,7 +280,7 @@ def contrast_levels(cube: Cube, axis: int, metric: str, inert: Sequence[str]) ->
     groups = cube.find_groups(metric)
     levels = [level for level in pick_levels(labels, cube.names[axis]) if np.isfinite(values.take(level, axis)).any()]
     from_first = {level: pair_differences(values, groups, axis, levels[0], level) for level in levels[1:]}
-    # the mean of each level minus that of the first
+    # the mean of each level minus the mean of the first
     means = [0.0, *(float(np.nanmean(each)) if np.isfinite(each).any() else math.nan for each in from_first.values())]
     if not (len(levels) > 2 and all(is_number(labels[level]) or labels[level] == "all" for level in levels)):
         pairs, turn = [(levels[0], level) for level in levels[1:]], ""
@@ -296,7 +293,7 @@ def contrast_levels(cube: Cube, axis: int, metric: str, inert: Sequence[str]) ->
         pairs = (
             [(levels[0], levels[extremum]), (levels[extremum], levels[-1])] if reverses else [(levels[0], levels[-1])]
         )
-    # these pairs were chosen, by the size of their differences, among all (first, k) and (k, last)
+    # the pairs were chosen from all (first, k) and (k, last), by the size of their differences
     tries = 2 * len(levels) - 3 if len(pairs) < len(levels) - 1 or turn else 1
     for start, end in pairs:
         differences = pair_differences(values, groups, axis, start, end)
@@ -380,7 +377,7 @@ def measure_shares(cube: Cube) -> dict[tuple[str, ...], float]:
 
     These are the sums of squares of a balanced design, `SS_A = sum (m_a - m)^2` and `SS_AB = sum (m_ab - m_a - m_b +
     m)^2` over all rows, divided by `sum (y - m)^2`. Here y is the value of a row, and m_a the mean of the rows with its
-    value of A. In a full grid, they are exact. A metric whose rows are not all comparable has no shares.
+    value of A. In a full grid, the shares are exact. A metric whose rows are not all comparable has no shares.
     """
     names, shares = (*cube.names, "seed"), dict[tuple[str, ...], float]()
     for metric in cube.numbers:
@@ -433,7 +430,7 @@ def find_inert(cube: Cube) -> dict[str, list[str]]:
 
 
 def is_inert(tables: Sequence[Array]) -> bool:
-    """Return whether several values of a setting, the first axis of each table, all give the same numbers."""
+    """Return whether a setting (the first axis of each table) has several values that all give the same numbers."""
     levels_present = int((tables[0] >= 0).reshape(len(tables[0]), -1).any(axis=1).sum())
     return levels_present > 1 and all(
         np.allclose(table, table[:1], rtol=NOISE, atol=FLOOR, equal_nan=True) for table in tables
@@ -449,9 +446,9 @@ def find_cautions(cube: Cube, contrast: Contrast) -> Iterator[str]:
     if name == "head":
         yield "d_head = d_model / head changes too"
     for axis, (other, labels) in enumerate(zip(cube.names, cube.levels, strict=True)):
-        elsewhere = tuple(each for each in range(contrast.differences.ndim) if each != axis)
+        other_axes = tuple(each for each in range(contrast.differences.ndim) if each != axis)
         has_numbers, is_compared = (
-            np.asarray(np.isfinite(array).any(axis=elsewhere))
+            np.asarray(np.isfinite(array).any(axis=other_axes))
             for array in (cube.numbers[contrast.metric], contrast.differences)
         )
         if axis != contrast.axis and other != VARIANT and (has_numbers & ~is_compared).any():

@@ -43,7 +43,7 @@ MOST_WRITTEN_OUT = 1_000_000
 MOST_COMPOSED = 10_000
 """Maximum number of compositions by Hydra, each of which takes hundredths of a second."""
 
-# an interpolation of OmegaConf without another one in it, such as `${embeddings.d_model}`
+# an innermost interpolation of OmegaConf, such as `${embeddings.d_model}`
 INTERPOLATION = re.compile(r"\$\{([^{}]*)\}")
 
 
@@ -103,8 +103,8 @@ def find_range_problem(swept: RangeSweep) -> str:
 def make_axis(override: Override, loader: ConfigLoader) -> Axis:
     """Return the axis of a swept key.
 
-    The axis is composed, and its values are words, if the key is a group or its values need Hydra; otherwise it has
-    plain values.
+    If the key is a group, or if its values need Hydra, the axis is composed, and its values are words of the command
+    line. Otherwise, it has plain values.
     """
     swept = override._value
     if isinstance(swept, ChoiceSweep | RangeSweep):
@@ -154,8 +154,8 @@ def compose_space(
 ) -> Space:
     """Return the space of points, after composing every choice of groups once.
 
-    If an interpolation reads a plain axis, start again with that axis composed. `words` are the arguments of the
-    command, which may name code.
+    If an interpolation reads the values of a plain axis, composing starts again for each of these values. `words` are
+    the arguments of the command, which may name code.
     """
     check_size(axes, dimensions)
     bases, choices, interpolated = {}, {}, set[int]()
@@ -188,7 +188,7 @@ def as_composed(axis: Axis) -> Axis:
 
 
 def find_interpolated(config: DictConfig, axes: Sequence[Axis]) -> set[int]:
-    """Return the indices of all plain axes that an interpolation reads, and perhaps of some others."""
+    """Return the indices of all plain axes that an interpolation reads, and perhaps of axes with similar names."""
     own_keys: list[Any] = [key for key in config if key != "hydra"]
     text = str(OmegaConf.to_container(OmegaConf.masked_copy(config, own_keys), resolve=False))
     names = set(re.findall(r"\w+", " ".join(INTERPOLATION.findall(text))))

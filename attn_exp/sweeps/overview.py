@@ -21,7 +21,7 @@ from attn_exp.report.figures.figure import size
 from attn_exp.report.papers import Table
 from attn_exp.report.sentences import origin
 from attn_exp.report.sentences import table as format_table
-from attn_exp.report.sweep_explorer import explored
+from attn_exp.report.sweep_explorer import make_explorer_data
 from attn_exp.report.sweep_plots import ALL, Plotted, in_order
 from attn_exp.sweeps.effects import FLOOR
 from attn_exp.sweeps.plan import Manifest, list_words, point_command, read_figures
@@ -75,7 +75,7 @@ def means_table(summary: Summary, most: int, depth: str = "all", named: Callable
     The columns are the settings that vary, the variant, the number of points, and each metric's mean and interval.
     `named` returns the column header of a metric; the terminal shows the field name instead.
     """
-    names = shown_metrics(summary, depth)
+    names = list_shown_metrics(summary, depth)
     varying = [axis for axis in range(len(summary.axes)) if len({key[axis] for key in summary.cells}) > 1]
     lines = []
     for key in list(summary.cells)[:most]:
@@ -94,8 +94,8 @@ def depth_of(manifest: Manifest) -> str:
     return "reading" if manifest["report"].get("depth") == "reading" else "all"
 
 
-def shown_metrics(summary: Summary, depth: str = "all") -> list[str]:
-    """Return the metrics to tabulate; those that compare variants are left out if all variants agree."""
+def list_shown_metrics(summary: Summary, depth: str = "all") -> list[str]:
+    """Return the metrics to tabulate, without metrics that compare variants if all variants agree."""
     is_alike = "max_diff" in summary.most and summary.most["max_diff"] <= ALIKE
     left_out = TO_THE_FIRST if len(summary.variants) == 1 or is_alike else ()
     names = [name for name in TABLE if name in summary.most and name not in left_out] + summary.more
@@ -104,7 +104,7 @@ def shown_metrics(summary: Summary, depth: str = "all") -> list[str]:
 
 
 def has_errors(summary: Summary) -> bool:
-    """Return whether any error exceeds the rounding of float64, as at a lower `dtype`; the errors then get a column."""
+    """Return whether any error exceeds the rounding of float64, as with a lower `dtype`; tables then show errors."""
     return "error" in summary.most and summary.most["error"] > FLOOR
 
 
@@ -167,7 +167,7 @@ def metrics_to_plot(summary: Summary, depth: str = "all") -> Sequence[str]:
 
 def page_contents(manifest: Manifest, summary: Summary, depth: str) -> dict[str, Any]:
     means, answers = means_table(summary, IN_REPORT, depth), summary.answers
-    is_deep_column = list(map(is_deep, shown_metrics(summary, depth)))
+    is_deep_column = list(map(is_deep, list_shown_metrics(summary, depth)))
     swept = ", ".join(axis["key"] for axis in manifest["axes"])
     return {
         "title": manifest["title"] or (f"Sweep over {swept}" if manifest["axes"] else "A sweep of one point"),
@@ -223,7 +223,11 @@ def explorer_data(manifest: Manifest, summary: Summary) -> dict[str, Any] | None
     """Return the data of the page's explorer, ready for JSON; None if there are no results."""
     effects = summary.answers.effects
     first = effects[0].metric if effects else "entropy"
-    return explored(make_plot_data(manifest, summary, "all"), shown_metrics(summary), first) if summary.most else None
+    return (
+        make_explorer_data(make_plot_data(manifest, summary, "all"), list_shown_metrics(summary), first)
+        if summary.most
+        else None
+    )
 
 
 def make_head_maps(summary: Summary) -> tuple[list[str], dict[str, Array]]:

@@ -122,7 +122,7 @@ class Shelf:
                 row = dict(zip(head, line, strict=True))
                 if row["status"] == OK and row["key"] in number_of_key:
                     number = number_of_key[row["key"]]
-                    # the other sweep may number its points otherwise, and vary other settings
+                    # the other sweep may number its points differently, and vary other settings
                     lines_of_part.setdefault(number, []).append(
                         [*format_settings(plan, number), *(row[name] for name in columns)]
                     )

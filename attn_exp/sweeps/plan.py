@@ -43,7 +43,7 @@ POINTS_PER_CHUNK = 32
 MOST_PER_CHUNK = 512
 """The maximum number of points per chunk, which matters if points that differ only in the seed are far apart."""
 SEEDS_PER_CHUNK = 64
-"""How many seeds of a setting a chunk should contain, since they are computed together."""
+"""How many points that differ only in the seed a chunk should contain, since they are computed together."""
 FEWEST_CHUNKS = 16
 """The minimum number of chunks, so that the workers share a small sweep."""
 
@@ -121,7 +121,7 @@ class Plan:
 
     @cached_property
     def base_keys(self) -> dict[Indices, int]:
-        """What each composed configuration, together with the plugins, contributes to the keys of its points."""
+        """For each composed configuration, the sum of hashes that it and the plugins add to the keys of its points."""
         plugins = hash_setting("own members", ",".join(origin.sha256 for origin in self.own))
         return {key: (hash_base(base, self.space) + plugins) % KEYS for key, base in self.space.bases.items()}
 

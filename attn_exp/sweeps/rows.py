@@ -25,7 +25,7 @@ METRICS = tuple(name for name, column in COLUMNS.items() if column.summed)
 # settings of a run that a variant may override
 PINNED = ("head", "kv_head", "scale", "bias", "mask", "score", "position", "normalizer", "convention", "mistake")
 RESOLVED = (*(f"variant_{name}" for name in PINNED), "form", "multiplier", "output_projection", "computed_in")
-"""Columns with the settings that a variant really used; they may differ from those of the point."""
+"""Columns with the settings that a variant really used; they may differ from the point's settings."""
 
 MOST_POINTS = 50_000
 """Maximum number of points compared in pairs; of a larger sweep, only the first seeds are compared."""
@@ -73,7 +73,7 @@ def read_rows(head: Sequence[str], lines: Iterable[Sequence[str]], axes: Axes, m
     """Read the lines of a sweep's table; `metrics` names the metrics that are not built in."""
     index_of = {name: index for index, name in enumerate(head)}
     names = (*(axis["column"] for axis in axes), "variant", "queries", "agree")
-    # for each column of strings, the code of each label, in order of first appearance, and the codes of the rows
+    # for each column of strings: the code of each label, in order of first appearance, and the code of each row
     label_codes = {name: dict[str, int]() for name in names if name in index_of}
     codes = {name: array("q") for name in label_codes}
     numbers = {name: array("d") for name in (*METRICS, *metrics) if name in index_of}
@@ -153,8 +153,8 @@ class Cube:
     def find_groups(self, metric: str) -> Array:
         """Label the rows: a metric is comparable between two rows if they have the same label.
 
-        They then have the same queries, or the metric is no mean over queries; and if it describes weights, these sum
-        to 1 in both rows or in neither.
+        A mean over queries is comparable between rows with the same queries. A metric of weights is comparable between
+        two rows if the weights of both sum to 1, or if those of neither do.
         """
         over_queries = metric in OVER_QUERIES or metric not in METRICS or (PAST in self.names and metric == "max_diff")
         groups = self.queries if over_queries else np.zeros_like(self.queries)

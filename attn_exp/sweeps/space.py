@@ -89,9 +89,9 @@ class Space:
 
     @cached_property
     def seeds(self) -> tuple[int, int] | None:
-        """The index of the seed axis, and its stride: points with consecutive seeds are that far apart in the space.
+        """The index of the seed axis, and its stride: how far apart points with consecutive seeds are in the space.
 
-        None if the sweep has no seed axis, or the seeds are zipped with another setting or are no plain values.
+        None if the sweep has no seed axis, if seeds are zipped with another setting, or if Hydra composes them.
         """
         stride = self.size
         for length, dimension in zip(self.lengths, self.dimensions, strict=True):
@@ -170,15 +170,15 @@ class Condition:
             UserError: the expression cannot be evaluated for these values.
         """
         try:
-            known = {"__builtins__": {}, "values": {**WORDS, **values}, "number": number}
+            known = {"__builtins__": {}, "values": {**WORDS, **values}, "number": as_number}
             return bool(eval(self.code, known))  # only the syntax in `ALLOWED`, and only arithmetic with numbers
         except (TypeError, ValueError, ArithmeticError, RecursionError, MemoryError) as error:
             shown = ", ".join(f"{name}={values[name]}" for name in self.names)
             raise UserError(f"sweep.skip={brief(self.text)}: cannot be evaluated for {shown} ({error})") from error
 
 
-def number(value: Any) -> int | float:
-    """Return the value if it is a number; multiplying a string or a list could exhaust the memory.
+def as_number(value: Any) -> int | float:
+    """Return a value after checking that it is a number: multiplying a string or a list could exhaust the memory.
 
     Raises:
         TypeError: the value is not a number.

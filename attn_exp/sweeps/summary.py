@@ -239,17 +239,17 @@ def analyse_effects(cube: Cube | None, thresholds: Mapping[str, float], exact: b
     return Answers(effects, tests, list(find_notes(cube, tests)), shares, warnings)
 
 
-def count_rows(cube: Cube, rows: Array) -> str:
+def count_rows(cube: Cube, is_marked: Array) -> str:
     """Say how many rows are marked, such as `4 of 12 rows (head=2)`.
 
-    The values of a setting are named if all of their rows are marked, and no others.
+    If the marked rows are exactly the rows with certain values of one setting, these values are named.
     """
     has_result = cube.resolved >= 0
-    text = f"{int(rows.sum()):,} of {int(has_result.sum()):,} rows"
+    text = f"{int(is_marked.sum()):,} of {int(has_result.sum()):,} rows"
     for axis, (name, labels) in enumerate(zip(cube.names, cube.levels, strict=True)):
-        others = tuple(other for other in range(rows.ndim) if other != axis)
-        affected = np.flatnonzero(rows.any(axis=others))
-        is_covered = np.asarray((rows | ~has_result).all(axis=others))
+        others = tuple(other for other in range(is_marked.ndim) if other != axis)
+        affected = np.flatnonzero(is_marked.any(axis=others))
+        is_covered = np.asarray((is_marked | ~has_result).all(axis=others))
         if len(affected) < min(len(labels), MOST_NAMED + 1) and is_covered[affected].all():
             return f"{text} ({shorten(name)}={listed([labels[index] for index in affected])})"
     return text
@@ -278,7 +278,7 @@ def format_effects(rows: Sequence[Effect], tests: int) -> str:
     """Say how a change affects a metric; if that depends on another setting, give the largest and smallest effect."""
     ends = {max(rows, key=lambda row: row.mean), min(rows, key=lambda row: row.mean)}
     largest, *others = sorted(ends, key=lambda row: -abs(row.mean))
-    # head=2 instead of 1, not instead of head=1
+    # write "head=2 instead of 1", not "head=2 instead of head=1"
     start = format_value(largest.setting, largest.start).removeprefix(f"{shorten(largest.setting)}=")
     verb, details = describe_effect(largest, tests)
     text = (
@@ -293,7 +293,7 @@ def format_effects(rows: Sequence[Effect], tests: int) -> str:
         if largest.verdict == FEW and largest.mean != 0
         else ""
     )
-    # of an effect that hardly exists, only where it was measured matters
+    # of the notes on an effect that hardly exists, keep only where it was measured
     notes = (note for note in largest.note.split("; ") if largest.verdict != NO or note.startswith(SCOPE))
     return "; ".join(filter(None, (text, few, *notes))) + "."
 

@@ -64,12 +64,12 @@ MOST_BUILT = 64
 
 TIMED = 16
 """Maximum number of points that a preview times."""
-DONE, SOME_FAILED = 0, 1
+DONE, SOME_FAILED = 0, 1  # exit codes
 RAW = "sweep.skip="  # the beginning of an argument whose value is an expression, which Hydra cannot parse
 
 
 def check_sweep(plan: Plan, folder: Path, config: Config) -> None:
-    """Refuse a sweep whose folder cannot be written, whose engine is missing, or all of whose points would fail.
+    """Refuse a sweep if its folder cannot be written, its engine is missing, or all of its points would fail.
 
     Raises:
         UserError: the sweep cannot run; the message says why.
@@ -150,12 +150,12 @@ def has_fixed_inputs(space: Space) -> bool:
     if len(configs) > MOST_BUILT or any(axis.key.split(".")[0] in drawing and not axis.composed for axis in space.axes):
         return False
     with suppress(Exception):  # a worker will report this in the point's line
-        return all(map(is_given, configs))
+        return all(map(is_independent_of_seed, configs))
     return False
 
 
-def is_given(config: Config) -> bool:
-    """Return whether two seeds give the same input."""
+def is_independent_of_seed(config: Config) -> bool:
+    """Return whether two different seeds give the same input."""
     problems = (build(replace(config, seed=seed)) for seed in (0, 1))
     arrays = ((each.x, each.q, each.k, each.v, each.weights, *each.projections.values()) for each in problems)
     return all(np.array_equal(one, other) for one, other in zip(*arrays, strict=True))
@@ -275,10 +275,10 @@ def run(plan: Plan, folder: Path, config: Config, manifest: dict[str, Any]) -> O
 
 
 def is_another(earlier: Manifest, manifest: Manifest, plan: Plan) -> bool:
-    """Return whether the folder of a sweep holds another one, given that they share no point.
+    """Return whether the folder of a new sweep holds a different sweep; the caller has found no point that they share.
 
-    Their commands then differ in a setting that affects rows. If the program has changed, or if there were too many
-    points to look for shared ones, having none in common tells nothing, and the result is False.
+    Different sweeps differ in settings that affect rows. The result is False if finding no shared point proves nothing:
+    once the program has changed, no point is shared, and in a large sweep, only some points are looked for.
     """
     words, other_words = (
         [word for word in sorted(sweep["words"]) if is_deciding(word)] for sweep in (earlier, manifest)
@@ -374,7 +374,7 @@ class Driver:
             self.write(done.job.chunk)
 
     def write(self, index: int) -> None:
-        """Write a chunk as a part; it stays open while points are missing, as after `fail_fast`."""
+        """Write a chunk as a part; the chunk stays open while points are missing, as after `fail_fast`."""
         chunk, name = self.open_chunks[index], self.plan.names[index]
         lines = chunk.pieces[0] if len(chunk.pieces) == 1 else merge_pieces(chunk.pieces)
         self.parts[name] = self.shelf.write(name, lines, chunk.failed)

@@ -194,7 +194,7 @@ def column_types(manifest: Manifest) -> dict[str, Any]:
 def encode_parquet(swept: Swept) -> bytes:
     """Convert the table of a sweep to Parquet, one part at a time."""
     pyarrow, stream = import_arrow(), BytesIO()
-    # a table without rows has the columns and types of all others
+    # a table without parts has no rows, but all columns and their types
     schema = pyarrow.Schema.from_pandas(replace(swept, known_parts={}).table, preserve_index=False)
     with pyarrow.parquet.ParquetWriter(stream, schema) as writer:
         for name, part in swept.parts.items():

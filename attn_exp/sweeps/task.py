@@ -102,7 +102,7 @@ def group_seeds(plan: Plan, numbers: Sequence[int]) -> Iterator[tuple[list[int],
         for number in numbers:
             index = plan.kept[number]
             seed_index = plan.space.indices(index)[axis]
-            first_index = index - seed_index * stride  # of the point that has the first seed and is the same otherwise
+            first_index = index - seed_index * stride  # of the point with the first seed and the same other settings
             groups.setdefault(first_index, []).append((number, plan.space.axes[axis].values[seed_index]))
     for group in groups.values():
         points, seeds = map(list, zip(*group, strict=True))

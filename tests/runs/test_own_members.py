@@ -19,7 +19,7 @@ from attn_exp.rules.masks.causal import Causal
 from attn_exp.rules.masks.mask import Mask
 from attn_exp.rules.rules import Rules, whole_grid
 from attn_exp.runs import trust
-from attn_exp.runs.provenance import members_without_code
+from attn_exp.runs.provenance import register_names_only
 
 SPY = """
 from dataclasses import dataclass
@@ -127,7 +127,7 @@ def test_a_run_of_somebody_else_starts_nothing(here: Path, ran: Callable[[], boo
 
 def test_what_a_run_on_disk_calls_its_own_hides_no_rule_of_the_package() -> None:
     record = {"name": "x.py", "file": "", "sha256": "", "members": ["attn_exp.rules.masks:causal", "os:system", "mine"]}
-    with members_without_code({"with": [record | {"members": [*record["members"], "attn_exp.rules.masks:mine"]}]}):
+    with register_names_only({"with": [record | {"members": [*record["members"], "attn_exp.rules.masks:mine"]}]}):
         assert type(rules.make("mask", "causal", {})) is Causal
         assert list(registry.OUTSIDE) == [("attn_exp.rules.masks", "mine")]
         with pytest.raises(UserError, match=r"mine is code from outside the package"):

@@ -12,8 +12,8 @@ import base64
 from html import escape
 
 from attn_exp.errors import printable
-from attn_exp.report.charts.chart import PAPER, Chart, Path, Picture, Rect, Shape, Text, known, width
-from attn_exp.report.charts.layout import shapes_of, short
+from attn_exp.report.charts.chart import PAPER, Chart, Path, Picture, Rect, Shape, Text, is_known, width
+from attn_exp.report.charts.layout import as_text, shapes_of
 from attn_exp.report.pixels import encode_png
 
 FONTS = "DejaVu Sans, Verdana, sans-serif"
@@ -26,10 +26,10 @@ def chart_as_svg(chart: Chart) -> bytes:
     page = Rect(
         36 * (chart.width - page_width), 36 * (chart.height - page_height), 72 * page_width, 72 * page_height, PAPER
     )
-    size = f'width="{short(page.width * chart.zoom)}pt" height="{short(page.height * chart.zoom)}pt"'
+    size = f'width="{as_text(page.width * chart.zoom)}pt" height="{as_text(page.height * chart.zoom)}pt"'
     lines = [
         '<?xml version="1.0" encoding="utf-8"?>',
-        f'<svg {SPACES} {size} viewBox="{" ".join(map(short, page[:4]))}" font-family="{FONTS}">',
+        f'<svg {SPACES} {size} viewBox="{" ".join(map(as_text, page[:4]))}" font-family="{FONTS}">',
         *map(element, (page, *shapes_of(chart))),
         "</svg>\n",
     ]
@@ -60,7 +60,7 @@ def element(shape: Shape, styled: bool = True) -> str:
 
 
 def position_attributes(shape: Rect | Picture) -> str:
-    x, y, width, height = map(short, shape[:4])
+    x, y, width, height = map(as_text, shape[:4])
     return f'x="{x}" y="{y}" width="{width}" height="{height}"'
 
 
@@ -72,10 +72,10 @@ def paint_attributes(shape: Rect | Path) -> str:
 
 def text_element(text: Text, styled: bool) -> str:
     """Return text as an SVG element; if `styled`, it is as wide as planned in every font."""
-    x, y = short(text.x), short(text.y)
+    x, y = as_text(text.x), as_text(text.y)
     position = f'transform="translate({x} {y})rotate(-90)"' if text.turned else f'x="{x}" y="{y}"'
-    text_width = 72 * width(text.text, text.size) if styled and not text.symbol and known(text.text) else 0
-    length = f' textLength="{short(text_width)}" lengthAdjust="spacingAndGlyphs"' if text_width else ""
+    text_width = 72 * width(text.text, text.size) if styled and not text.symbol and is_known(text.text) else 0
+    length = f' textLength="{as_text(text_width)}" lengthAdjust="spacingAndGlyphs"' if text_width else ""
     symbol = escape(text.symbol, quote=False)
     style = ' font-weight="bold" font-style="italic"' if styled else ""
     tspan = f"<tspan{style}>{symbol}</tspan> " if symbol else ""

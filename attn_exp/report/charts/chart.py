@@ -281,7 +281,7 @@ def widest(names: Iterable[str], size: float = 8.0) -> float:
     return max((width(name, size) for name in names), default=0.0)
 
 
-def known(text: str) -> bool:
+def is_known(text: str) -> bool:
     """Return whether the table has every letter of a string; otherwise `width` is only an upper bound."""
     return all(letter in WIDTHS for letter in text)
 
@@ -299,7 +299,7 @@ def letter_width(letter: str) -> float:
     return next((width for first, last, width in SCRIPTS if first <= code <= last), BROAD)
 
 
-def fitted(text: str, room: float, size: float = 8.0) -> str:
+def fit_text(text: str, room: float, size: float = 8.0) -> str:
     """Return a string that is at most `room` inches wide; if it is too wide, its end becomes `…`."""
     while width(text, size) > room and len(text) > 4:
         text = f"{text[:-2].rstrip('…')}…"

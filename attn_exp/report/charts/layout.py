@@ -27,7 +27,7 @@ from attn_exp.report.charts.chart import (
     Stroke,
     Text,
     Ticks,
-    fitted,
+    fit_text,
     name_ticks,
     number_ticks,
     round_places,
@@ -35,7 +35,7 @@ from attn_exp.report.charts.chart import (
     widest,
 )
 from attn_exp.report.charts.chart import width as width_of
-from attn_exp.report.pixels import coarse, colour_cells
+from attn_exp.report.pixels import average_blocks, colour_cells
 from attn_exp.report.views import Head, largest_weight
 
 COLOURS = "Blues"
@@ -163,8 +163,8 @@ def scale_ticks(low: float, high: float, most: int = PIECES) -> Ticks:
 
 def short_title(head: Head, width: float) -> str:
     if head.number is None or width_of(head.title) <= width:
-        return fitted(head.title, width)
-    return f"{fitted(head.variants, width - width_of(f' {head.number}'))} {head.number}"
+        return fit_text(head.title, width)
+    return f"{fit_text(head.variants, width - width_of(f' {head.number}'))} {head.number}"
 
 
 HIGH, LEAST = 1.85, 1.0
@@ -189,7 +189,7 @@ def line_chart(strokes: Sequence[Stroke], x: Axis, y: Axis, below: float, width:
     label_room = (
         (width - BESIDE) / columns - KEY if sum(label_widths) + KEY * columns > width - BESIDE else max(label_widths)
     )
-    fitted_strokes = tuple(stroke._replace(label=fitted(stroke.label, label_room)) for stroke in strokes)
+    fitted_strokes = tuple(stroke._replace(label=fit_text(stroke.label, label_room)) for stroke in strokes)
     legend_height = 0.1 + LINE * -(-len(labels) // columns)
     box = Box(
         LEFT, legend_height, width - BESIDE, HIGH if height is None else max(LEAST, height - legend_height - below)
@@ -226,8 +226,8 @@ def heat_shapes(part: Heat, box: Box) -> Iterator[Shape]:
     left, top, width, height = box
     rows, columns = part.matrix.shape
     # a pixel that averages several cells is grey only if all of them are masked
-    masked_pixels = None if part.is_masked is None else coarse(part.is_masked.astype(float)) == 1
-    yield Picture(*box, colour_cells(coarse(part.matrix), part.end, part.gamma, part.colours, masked_pixels))
+    masked_pixels = None if part.is_masked is None else average_blocks(part.is_masked.astype(float)) == 1
+    yield Picture(*box, colour_cells(average_blocks(part.matrix), part.end, part.gamma, part.colours, masked_pixels))
     if part.form:
         for (row, column), value in np.ndenumerate(part.matrix):
             if part.is_masked is None or not part.is_masked[row, column]:
@@ -258,14 +258,14 @@ def plot_shapes(part: Plot, box: Box) -> Iterator[Shape]:
         yield from stroke_paths(stroke, left + (right - left) * across, bottom - (bottom - top) * up)
     yield Path(line_through([left, left, right], [top, bottom, bottom]), stroke="#000000", line=0.6)
     tick_positions = (left + (right - left) * relative_positions(part.x, np.array(part.x.ticks.places))).tolist()
-    yield from (Path(f"M{short(x)} {short(bottom)}l0 {REACH}", stroke="#000000") for x in tick_positions)
+    yield from (Path(f"M{as_text(x)} {as_text(bottom)}l0 {REACH}", stroke="#000000") for x in tick_positions)
     yield from tick_labels(part.x.ticks, tick_positions, bottom + REACH + PAD)
     y = bottom + REACH + PAD + (ABOVE + BELOW) * TICK + NAME_PAD + ABOVE * BODY
     for index, line in enumerate(filter(None, part.x.name.split("\n"))):
         yield Text((left + right) / 2, y + index * 1.2 * BODY, line, BODY, "center")
     heights = (bottom - (bottom - top) * relative_positions(part.y, np.array(part.y.ticks.places))).tolist()
     for height, name in zip(heights, part.y.ticks.names, strict=True):
-        yield Path(f"M{short(left)} {short(height)}l{-REACH} 0", stroke="#000000")
+        yield Path(f"M{as_text(left)} {as_text(height)}l{-REACH} 0", stroke="#000000")
         yield Text(left - REACH - PAD, height + AT_TICK * TICK, name, TICK, "right")
     name_x = left - REACH - PAD - 72 * widest(part.y.ticks.names, TICK) - NAME_PAD - BELOW * BODY
     yield Text(name_x, (top + bottom) / 2, part.y.name, BODY, "center", turned=True)
@@ -308,7 +308,7 @@ def stroke_paths(stroke: Stroke, x: Array, y: Array) -> Iterator[Path]:
         points = [
             (across, down) for across, down in zip(x.tolist(), y.tolist(), strict=True) if math.isfinite(across + down)
         ]
-        path = "".join(f"M{short(across)} {short(down)}{mark}" for across, down in points)
+        path = "".join(f"M{as_text(across)} {as_text(down)}{mark}" for across, down in points)
         yield Path(path, stroke.colour, stroke.colour, 1.0, opacity=stroke.opacity)
 
 
@@ -317,13 +317,13 @@ def line_through(x: Sequence[float], y: Sequence[float], steps: bool = False) ->
     commands, last_y = [], math.nan
     for across, down in zip(x, y, strict=True):
         if math.isfinite(across + down):
-            step = f"L{short(across)} {short(last_y)}" if steps and math.isfinite(last_y) else ""
-            commands.append(f"{step}{'L' if math.isfinite(last_y) else 'M'}{short(across)} {short(down)}")
+            step = f"L{as_text(across)} {as_text(last_y)}" if steps and math.isfinite(last_y) else ""
+            commands.append(f"{step}{'L' if math.isfinite(last_y) else 'M'}{as_text(across)} {as_text(down)}")
         last_y = down + 0 * across  # NaN if either is NaN: the line is interrupted
     return "".join(commands)
 
 
-def short(number: float) -> str:
+def as_text(number: float) -> str:
     """Return a length in points as text, rounded to hundredths."""
     return f"{round(number, 2) + 0.0:.7g}"
 

@@ -127,7 +127,7 @@ FURTHER = (
     "Noto Sans", "Source Han Sans", "WenQuanYi", "Droid Sans Fallback", "IPAGothic", "Arial Unicode", "PingFang",
     "Hiragino", "Microsoft YaHei", "SimHei", "Malgun", "Segoe UI", "Noto Emoji", "Symbola", "Unifont",
 )  # fmt: skip
-"""How the names of fonts for other scripts begin; these are used if they are needed and installed."""
+"""Beginnings of the names of fonts for other scripts, which are used if they are needed and installed."""
 
 
 def installed_fonts() -> list[str]:
@@ -137,7 +137,7 @@ def installed_fonts() -> list[str]:
 def choose_fonts(texts: Iterable[str], first: str = FIRST) -> list[str]:
     """Return the fonts to use for these strings, in order of preference.
 
-    Other fonts than `first` and `FIRST` are among them only if `FIRST` lacks a letter.
+    Fonts other than `first` and `FIRST` are included only if `FIRST` lacks a letter.
     """
     fonts = list(dict.fromkeys((first, FIRST)))
     is_known = all(has_letter(FIRST, letter) for letter in set("".join(texts)))

@@ -27,7 +27,7 @@ APART = 0.35
 
 
 def wanted(views: Views) -> bool:
-    """Return whether there are several queries, as a curve needs, and several keys; with one key, the entropy is 0."""
+    """Return whether there are several queries, for a curve, and several keys: with one key, the entropy is 0."""
     return min(len(views.comparison.problem.tokens), views.comparison.problem.keys) > 1 and bool(
         panels_with_entropy(views)
     )

@@ -28,7 +28,7 @@ class Figure:
     `place`: sorts the figures; the smallest comes first.
     `plan`: takes the views, a width in inches, and a height, which is None unless the settings give one. It returns a
         chart, which becomes SVG without Matplotlib.
-    `in_page`: whether the page has the figure. Some figures show what the page itself shows in another form.
+    `in_page`: whether the page has the figure; figures that repeat what the page shows are left out.
     """
 
     caption: str

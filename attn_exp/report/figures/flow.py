@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attn_exp.report.charts.chart import Chart, Shape, Text, fitted
+from attn_exp.report.charts.chart import Chart, Shape, Text, fit_text
 from attn_exp.report.figures.figure import Figure
 from attn_exp.report.flow import LETTERS
 from attn_exp.report.sections.walks import make_flows
@@ -30,7 +30,7 @@ def plan(views: Views, width: float, height: float | None = None) -> Chart:
         row = flows[start : start + per_row]
         for column, (title, flow) in enumerate(row):
             left = column * column_width + MARGIN
-            shapes.append(Text(left, top + 17, fitted(title, flow.width / 72, 12), 12))
+            shapes.append(Text(left, top + 17, fit_text(title, flow.width / 72, 12), 12))
             shapes += [shape._replace(x=shape.x + left, y=shape.y + top + TITLE) for shape in flow.shapes]
         top += TITLE + max(flow.height for _, flow in row) + MARGIN
     return Chart(column_width * per_row / 72, top / 72, tuple(shapes), font_size=LETTERS)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from attn_exp.arrays import Array
 from attn_exp.experiment.metrics.targets import find_strongest, measure_patterns
 from attn_exp.experiment.row import find_settled
-from attn_exp.report.charts.chart import LINE, Box, Chart, Heat, Part, Text, fitted
+from attn_exp.report.charts.chart import LINE, Box, Chart, Heat, Part, Text, fit_text
 from attn_exp.report.charts.layout import BAR, COLOURS, colour_scale
 from attn_exp.report.escapes import visible
 from attn_exp.report.figures.figure import Figure
-from attn_exp.report.pixels import coarse
+from attn_exp.report.pixels import average_blocks
 from attn_exp.report.views import MANY, Views, colours, count_maps, largest_weight
 from attn_exp.report.walk import find_masked_in_panel
 
@@ -40,16 +40,16 @@ def plan(views: Views, width: float, height: float | None = None) -> Chart:
     parts, y = list[Part](), LINE / 2  # y is where the next part starts
     for panel in views.panels:
         y += LINE
-        parts.append(Text(1.4, 72 * y - 2, fitted(visible(panel.title), width / 2)))
+        parts.append(Text(1.4, 72 * y - 2, fit_text(visible(panel.title), width / 2)))
         panel_masked, problem = find_masked_in_panel(views, panel), views.comparison.problem
         offset = int(find_settled(views.comparison, panel.variants[0]).rules.offset)
         patterns = measure_patterns(panel.weights, problem.key_tokens, offset, problem.memory is not None)
         for head, matrix in enumerate(panel.weights):
             y += pitch + ABOVE if head % most_per_row == 0 else 0  # a new row, which ends at y
             x = 0.02 + pitch * (head % most_per_row)
-            is_masked = None if panel_masked is None else coarse(panel_masked[head].astype(float), CELLS) == 1
+            is_masked = None if panel_masked is None else average_blocks(panel_masked[head].astype(float), CELLS) == 1
             box = Box(x, y - pitch, SHOWN * pitch, pitch)
-            parts.append(Heat(box, coarse(matrix, CELLS), scale_end, COLOURS, power, is_masked=is_masked))
+            parts.append(Heat(box, average_blocks(matrix, CELLS), scale_end, COLOURS, power, is_masked=is_masked))
             lines = enumerate(title_lines(patterns, head))
             parts += [Text(72 * (x + 0.02), 72 * (y - pitch) - 3 - 9 * line, text, 7) for line, text in lines]
     parts += colour_scale(Box(width - 0.45, 2 * LINE + ABOVE, BAR, pitch), scale_end, power, "weight", 0.45)

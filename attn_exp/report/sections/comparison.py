@@ -61,7 +61,7 @@ def make_table(comparison: Comparison, timings: Sequence[Timing]) -> Table:
     differing = [
         name for name in computed if "page" in COLUMNS[name].shown or len({line.get(name, "") for line in values}) > 1
     ]
-    # a column with as many key/value heads as query heads everywhere would say nothing new
+    # kv_head says nothing new if every row has as many key/value heads as query heads
     differing = [name for name in differing if name != "kv_head" or any(line[name] != line["head"] for line in values)]
     shared = [name for name in computed if name not in (*differing, "kv_head") and values[0][name] not in ("", "none")]
     return Table(

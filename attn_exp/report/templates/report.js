@@ -34,7 +34,7 @@
     return total / Math.max(seen, 1);
   }
 
-  /** Return the maximum of this mean for a head: every query gives equal weights to the keys that it may see. */
+  /** Return the maximum of this mean for a head, if every query gives equal weights to its visible keys. */
   function mostEntropy(panel, head) {
     const [, rows, keys] = panel.shape;
     if (!panel.rest) return Math.log(keys);

@@ -1,5 +1,5 @@
 (() => {
-  // Update the comparison after a change; what this page cannot compute is marked as the run's own.
+  // Update the comparison after a change; mark the run's numbers that this page cannot compute.
   const { live, data, element: create } = window.attention;
   if (!live?.show) return;
   const { rows, beside, restore, shownIn } = live, steps = (selector) => Array.from(document.querySelectorAll(selector));

@@ -61,7 +61,7 @@
     return typed;
   }
 
-  /** Return how much rounding of the `numbers` that `which` selects can change one cell of a stage, to first order. */
+  /** Return how much a cell of a stage can change, to first order, if the `numbers` that `which` selects are rounded. */
   function moves(numbers, which, stage, typed, at, centre) {
     let total = 0;
     numbers.forEach((rows, h) => rows.forEach((row, r) => row.forEach((value, c) => {
@@ -74,7 +74,7 @@
     return total;
   }
 
-  /** Return the same for all numbers typed before, and for those without a box, which students write down elsewhere and round too. */
+  /** Return the same for all earlier numbers: those typed, and those that students write down elsewhere. */
   function reach(stage, typed, at, centre) {
     const earlier = data.order.slice(0, data.order.indexOf(stage));
     const blank = (name) => (h, r, c) => !typed[name] || Number.isNaN(typed[name][h][r][c]);
