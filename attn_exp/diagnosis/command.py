@@ -63,7 +63,8 @@ def checked(words: Sequence[str], tell: Callable[[Any], None]) -> dict[str, Any]
     Raises:
         UserError: a function or setting does not exist, or a check cannot use a setting.
     """
-    flags, other = {word for word in words if word.startswith("--")}, value_of_against(words)
+    flags = {word for word in words if word.startswith("--")}
+    other = value_of_against(words)
     for flag in flags - {*FLAGS, f"{AGAINST}={other}"}:
         raise UserError(unknown(flag, (*FLAGS, AGAINST), "option"))
     target, *settings = [word for word in words if not word.startswith("--")] or [""]

@@ -30,7 +30,8 @@ def worked(
     Who hides some keys `[t s]`, takes q for k, forgets the scale, puts one number wrongly, makes values of keys, or
     turns the table of weights.
     """
-    problem, heads = asked.sheet.problem, asked.sheet.settled.head
+    problem = asked.sheet.problem
+    heads = asked.sheet.settled.head
     given = [np.asarray(side) for side in (problem.q, problem.k, problem.v)]
     q, k, v = (side.reshape(len(side), heads, -1).transpose(1, 0, 2).round(2) for side in given)
     if exchanged:

@@ -381,13 +381,15 @@ class Compiled(nn.Module):
 
 
 RIGHT = [
-    (Layer(20, 5), (), ""), (Masked, (), ""), (Packed(24, 6, 2), (), ""), (Packed, ("head=6", "kv_head=2"), ""),
-    (PackedInHeads, (), ""), (Switched, (), "scale=1"), (ListOfHeads, (), ""), (ListOfHeads(20, 5), (), ""),
-    (Einsum, (), ""), (OfConfig, ("mask=causal",), ""), (OfConfig, (), "mask=causal"),
+    (Layer, (), ""), (Masked, (), ""), (Packed(24, 6, 2), (), ""), (Packed, ("head=6", "kv_head=2"), ""),
+    (PackedInHeads, (), ""), (Switched, (), "scale=1"), (ListOfHeads(20, 5), (), ""),
+    (Einsum, (), ""), (OfConfig, (), "mask=causal"),
     (OfConfig(SimpleNamespace(n_embd=20, n_head=5, dropout=0.1)), ("mask=causal",), ""), (Block, (), ""),
     (NeedsMemory, (), ""), (WithMore, ("ignore=[media_places]",), ""), (Gated, (), ""), (Sinks, (), ""),
     (Cross, (), ""), (ThreeInputs, (), ""), (TokensFirst, (), ""), (Image, (), ""), (NoParameters, (), ""),
     (OfPackedChannels, (), ""), (Fused, (), ""), (InFloat32, (), ""),
+    (changed({"weigh": lambda _, scores: scores.where(torch.ones(8, 8).tril() > 0, -1e9).softmax(-1)}), (),
+     "mask=causal"),
 ]  # fmt: skip
 
 

@@ -238,11 +238,12 @@ class Neutral:
         cosines = [np.cos(table) for table in angles]
         sines = [np.sin(table) for table in angles]
         of_dimensions, of_pairs, batched_dimensions, batched_pairs = zip(cosines, sines, strict=True)
+        before_heads = tuple(table[:1, :, None] for table in batched_pairs)  # [1 t 1 d/2]
         layouts = {
-            "cos": cosines, "sin": sines, "complex": [rotations, real_pairs, batched_pairs, matrices],
-            "rotary": [batched_dimensions, batched_pairs, by_dimension, rotations,
-                       tuple(table[:1, :, None] for table in batched_pairs),  # [1 t 1 d/2]
-                       of_dimensions, real_pairs, of_pairs],
+            "cos": [*cosines, before_heads[0]], "sin": [*sines, before_heads[1]],
+            "complex": [rotations, real_pairs, batched_pairs, matrices],
+            "rotary": [batched_dimensions, batched_pairs, by_dimension, rotations, before_heads, of_dimensions,
+                       real_pairs, of_pairs],
         }  # fmt: skip
         return layouts[role][self.level % len(layouts[role])]
 

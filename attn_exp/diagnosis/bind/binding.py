@@ -11,6 +11,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import product
@@ -139,8 +140,8 @@ def bind_with(
     arguments = read_call_arguments(runner, target.name, with_memory)
     takes_heads = runner.is_parameter_free and "x" not in arguments.arrays  # an x of packed heads does not show them
     layer_sizes = find_sizes(runner, plan, sizes, request, takes_heads=takes_heads)
-    first_error = ""
-    for attempt in list_attempts(runner, plan, arguments):
+    first_error, attempts = "", list_attempts(runner, plan, arguments)
+    for attempt in attempts:
         if with_memory and "memory" not in attempt.more:
             continue
         try:
@@ -149,6 +150,10 @@ def bind_with(
             raise
         except Exception as error:
             first_error = first_error or error_line(error)
+    for count in dict.fromkeys(re.findall(r"\d+", first_error)):  # a mask of a fixed size: the error names this size
+        with suppress(Exception):
+            usual = replace(attempts[0], square=True, tokens=int(count))
+            return try_call(target, plan, arguments, usual, layer_sizes, request)
     raise UncalledError(f"{target.name} could not be called: {first_error}")
 
 

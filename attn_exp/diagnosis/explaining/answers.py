@@ -20,7 +20,6 @@ from attn_exp.arrays import Array, Arrays
 from attn_exp.diagnosis.asking.case import (
     Answer,
     Case,
-    CaseAnswer,
     Seen,
     differs,
     expected,
@@ -89,7 +88,6 @@ class Answers:
     - `input_digits`: the bits of the inputs.
     - `across_calls`: mistakes that the checks of behaviour found, because they show only across calls.
     - `ask`: runs fresh cases, which have other sizes and numbers. An explanation must reproduce their answers too.
-    - `ask_equal`: runs a case whose scores are all equal.
     - `wrong_with_memory`: the wrong answers to keys of another input. They decide between mistakes that explain the
       other answers equally well.
     """
@@ -100,7 +98,6 @@ class Answers:
     across_calls: Sequence[str] = ()
     dtype: str = "own"
     ask: Callable[[], Seen] = tuple
-    ask_equal: Callable[[], CaseAnswer | None] = lambda: None
     wrong_with_memory: Seen = ()
 
     fitted: dict[object, float | None] = field(default_factory=dict)
@@ -253,7 +250,8 @@ class Answers:
         seen = [*wrong, *(pair for pair in plain if pair not in wrong)]
         unmasked = replace(self, seen=seen, ask=lambda: self.split_by_masks(self.fresh)[0])
         bases = [candidate for candidate in self.single_mistakes if masked and unmasked.is_explained_by(candidate)]
-        combinations = combine_parts(self.single_mistakes, wrong[0], self.ask_equal())
+        equal_scores = next((pair for pair in seen if pair[0].question == EQUAL and pair[0].given.x is None), None)
+        combinations = combine_parts(self.single_mistakes, wrong[0], equal_scores)
         combinations = itertools.takewhile(lambda _: has_time(), combinations)
         bases += [candidate for candidate in combinations if unmasked.is_explained_by(candidate)]
         return self.add_mask_mistake(bases, masked)

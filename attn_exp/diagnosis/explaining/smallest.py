@@ -22,11 +22,10 @@ from attn_exp.diagnosis.asking.libraries import DIGITS
 from attn_exp.diagnosis.asking.offer import has_heads, setup_of
 from attn_exp.diagnosis.asking.questions import CROSS
 from attn_exp.diagnosis.asking.request import Request
-from attn_exp.diagnosis.calling import ways_to_call
 from attn_exp.diagnosis.calling.call import Bound, Caller
 from attn_exp.diagnosis.calling.signatures import Adapter
 from attn_exp.diagnosis.calling.ways_to_call import Tried
-from attn_exp.diagnosis.explaining.answers import EQUAL, Answers
+from attn_exp.diagnosis.explaining.answers import Answers
 from attn_exp.diagnosis.recipes.candidates import Change
 from attn_exp.experiment.library_conventions import sees_nothing
 from attn_exp.experiment.verdict import Cells, Smallest, Stage
@@ -326,18 +325,15 @@ def collect_answers(
     small: CaseAnswer | None = None,
 ) -> Answers:  # fmt: skip
     """Return the answers to explain, wrong ones first; `small` is the smallest wrong case with its answer."""
-    function, wrong_cases = tried.function, {case for case, _ in wrong}
+    wrong_cases = {case for case, _ in wrong}
     right = [(case, answer) for case, answer in seen if case not in wrong_cases]
 
     @cache  # called for every precision at which answers are compared, and each call may build a layer
     def ask() -> Seen:
-        return [*run_fresh_cases(caller, function, select_one_input(wrong)), *([small] if small else [])]
-
-    def ask_equal() -> CaseAnswer | None:
-        return ask_equal_scores(caller, function, ways_to_call.round_inputs(tried.case, caller), seen)
+        return [*run_fresh_cases(caller, tried.function, select_one_input(wrong)), *([small] if small else [])]
 
     return Answers(
-        [*select_promised(wrong), *right], digits, DIGITS[caller.dtype], broken, ask=ask, ask_equal=ask_equal,
+        [*select_promised(wrong), *right], digits, DIGITS[caller.dtype], broken, ask=ask,
         wrong_with_memory=[(case, answer) for case, answer in wrong if case.question == CROSS],
     )  # fmt: skip
 
@@ -350,14 +346,3 @@ def select_promised(wrong: Seen) -> Seen:
 def select_one_input(wrong: Seen) -> Seen:
     """Return the wrong answers except those to keys of another input; all wrong answers if there are no others."""
     return [(case, answer) for case, answer in wrong if case.question != CROSS] or wrong
-
-
-def ask_equal_scores(caller: Caller, function: Bound, case: Case, seen: Seen) -> CaseAnswer | None:
-    """Return a case whose scores are all equal, with its answer, or None. For a function of x, W_q is set to zero."""
-    if caller.offer.core:
-        return next((pair for pair in seen if pair[0].question == EQUAL), None)
-    if function.inside is not None:  # the module has its own weights
-        return None
-    zeros = {name: np.zeros_like(array) for name, array in case.given.arrays.items() if name in ("W_q", "b_q")}
-    equal = replace(case, given=replace(case.given, arrays={**case.given.arrays, **zeros}))
-    return equal, caller(equal)

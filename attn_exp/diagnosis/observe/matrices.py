@@ -425,7 +425,8 @@ def find_norm(tokens: Array, inputs: Array, plural: str, tolerance: float) -> No
     Raises:
         UnreadMatricesError: there is another operation in between.
     """
-    is_known, tokens = np.isfinite(inputs).all(axis=(0, 2)), tokens[..., : inputs.shape[-1]]
+    is_known = np.isfinite(inputs).all(axis=(0, 2))
+    tokens = tokens[..., : inputs.shape[-1]]
     if inputs.shape == tokens.shape:
         if are_close(inputs[:, is_known], tokens[:, is_known], tolerance):
             return None
