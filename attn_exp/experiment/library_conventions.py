@@ -132,7 +132,7 @@ def convention(name: str) -> Convention:
 def mask_leaks(rules: Rules) -> bool:
     """Return whether masked keys get weight, because score rules that are applied after masking make -inf finite.
 
-    If they do, every row has keys.
+    If masked keys get weight, every row has keys.
     """
     masked_logit = functools.reduce(lambda logit, rule: rule.bend(logit), rules.scores, -math.inf)
     return rules.bend_last and math.isfinite(masked_logit)

@@ -467,7 +467,7 @@ def read_lengths(lengths_given: ArrayLike, arranged: Arranged) -> Shape:
 
 
 def read_attn_mask(attn_mask: ArrayLike | None, arranged: Arranged) -> tuple[list[Mask], list[Score]]:
-    """Return the mask and the bias of an `attn_mask`; its -inf become a mask, so that masked values cannot leak."""
+    """Return the mask and the bias of an `attn_mask`; -inf entries become a mask, so that masked values cannot leak."""
     if attn_mask is None:
         return [], []
     mask = np.atleast_1d(read_array(attn_mask, "attn_mask"))

@@ -27,7 +27,7 @@ def source(side: str, x: Array, memory: Array) -> Array:
 
 
 def project(side: str, x: Array, arrays: Arrays) -> Array:
-    """Return `x W + b`, `[... t n]`, with the W and b of this side, "q", "k", "v" or "o"; `x W` if there is no b."""
+    """Return `x W + b`, `[... t n]`, with the W and b of `side`: "q", "k", "v" or "o"; `x W` if there is no b."""
     product = (x @ arrays[f"W_{side}"]).astype(x.dtype, copy=False)
     return product + arrays[f"b_{side}"][..., None, :] if f"b_{side}" in arrays else product
 

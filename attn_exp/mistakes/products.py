@@ -42,9 +42,9 @@ def sum_separately(mix: Step, setup: Setup, weights: Array, v: Array, k: Array) 
 
 
 def project_again(**sides: str) -> Change:
-    """Project a side from another side instead of from x: `project_again(v="k")` computes `v = (x W_k) W_v`.
+    """Project q, k or v from another of them, not from x: `project_again(v="k")` computes `v = (x W_k) W_v`.
 
-    The other side may be projected again too: `project_again(k="q", v="k")` computes `v = ((x W_q) W_k) W_v`.
+    That one may be projected in the same way: `project_again(k="q", v="k")` computes `v = ((x W_q) W_k) W_v`.
     """
 
     def project(step: Step, side: str, x: Array, arrays: Any) -> Any:
@@ -54,12 +54,12 @@ def project_again(**sides: str) -> Change:
 
 
 def swap_projections(**sides: str) -> Change:
-    """Use the matrix of another side: `swap_projections(v="k")` computes `v = x W_k`."""
+    """Use the matrix of another projection: `swap_projections(v="k")` computes `v = x W_k`."""
     return around("project", lambda project, side, x, arrays: project(sides.get(side, side), x, arrays))
 
 
 def choose_sources(*sides: str) -> Change:
-    """Project these sides from x, and the other sides from the memory; the sides are q, k and v."""
+    """Project those of q, k and v that `sides` names from x, and the others from the memory."""
 
     def source(step: Step, side: str, x: Array, memory: Array) -> Any:
         if side in sides:
@@ -73,7 +73,7 @@ MISTAKES = {
     "queries_keys_swapped": Mistake(
         says="Queries and keys are swapped: the scores are k q^T instead of q k^T.",
         fix="scores = q @ k^T",
-        seen="projections in the order k, q, v; tokens as columns read as rows",
+        seen="projections in the order k, q, v; tokens stored as columns but read as rows",
         stage="scores",
         changes=(
             around("score", lambda score, setup, q, k: score(setup, k, q)),

@@ -1,4 +1,4 @@
-"""Escape strings of users and format numbers for display on one line. Nothing is executed, no character is hidden.
+"""Escape users' strings and format numbers for display on one line. Nothing is executed; no character is hidden.
 
 `plain` escapes strings for terminals, and `label` for labels. `md`, `html` and `latex` escape them for these formats.
 """
@@ -65,7 +65,7 @@ def md(text: str) -> str:
 
 
 ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"})
-"""The characters that `html.escape` of Python replaces; importing `html` would load a table of all named characters."""
+"""The characters that Python's `html.escape` replaces; importing `html` would load a table of all named characters."""
 
 
 def html(text: str, most: int = 80) -> str:
@@ -74,7 +74,7 @@ def html(text: str, most: int = 80) -> str:
 
 
 LONGEST = 2000
-"""Maximum number of characters of a text in LaTeX; no caption is that long."""
+"""Maximum number of characters of a string in LaTeX; no caption is that long."""
 
 
 def latex(text: str) -> str:

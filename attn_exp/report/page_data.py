@@ -288,7 +288,7 @@ def additive_weights(rules: Rules, problem: Problem, heads: int) -> list[list[fl
 
 FEW, MANY_TOKENS = 4, 8
 """A page shows only `FEW` numbers of a long vector. A vector is long if it has more than 16 numbers. If there are more
-than `MANY_TOKENS` tokens, more than `FEW` are enough. Rows of tokens and columns of keys are shown 16 at a time."""
+than `MANY_TOKENS` tokens, the limit is `FEW`. Rows of tokens and columns of keys are shown 16 at a time."""
 
 MOST_CELLS = 50_000
 """Maximum number of values of a stage on a page; a larger stage is cut to its first keys, tokens and heads."""

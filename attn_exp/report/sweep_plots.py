@@ -1,7 +1,7 @@
 """The plots of a sweep as charts: `draw` takes a `Plotted`, and returns a `Chart` for each name, such as `heat`.
 
 The settings that vary decide which plot is drawn: one numeric setting gives lines, two settings give heat maps, and so
-on. In this file, an `axis` is the index of a setting in `Plotted.axes`, and an `Axis` is a ruler on paper. A key names
+on. In this file, an `axis` is the index of a setting in `Plotted.axes`, and an `Axis` is a drawn axis. A key names
 a cell of the sweep: it has one label per axis, then the variant, such as `("2", "causal", "looped")`. Lengths are in
 inches, and an inch is 72 points.
 """

@@ -183,7 +183,7 @@ def distinct_labels(tokens: Sequence[str]) -> tuple[str, ...]:
 
 
 MOST_EXACT, MOST_COARSE = 150_000, 300_000
-"""Numbers of weights of a panel. Up to `MOST_EXACT`, a page stores its arrays as float64, and up to `MOST_COARSE` as
+"""Limits on weights per panel. Up to `MOST_EXACT`, a page stores its arrays as float64, and up to `MOST_COARSE` as
 float32. With more weights, the page has pictures instead, and nothing interactive."""
 
 

@@ -1,6 +1,6 @@
 """Save runs atomically, each in its own folder, and load them without computing anything.
 
-Arrays that are too large to type are stored in `results.npz`, and settings refer to them by name. Reading that file
+`results.npz` has all arrays; settings refer by name to those that are too large to type. Reading that file
 runs no code, and does not trust the sizes that it claims. A run is loaded only if its files have not changed.
 """
 

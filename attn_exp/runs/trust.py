@@ -5,7 +5,7 @@ repeated, but neither where it writes nor what it reads from the machine.
 
 - The *seal* of a run is a hash of its `run.json`, which holds the hashes of the other files. It is stored in `run.json`
   too, and shows whether a file was changed. The page of a class has the seal of the table of grades.
-- A *mark* is a text near the beginning of a file that shows that attn-exp wrote the file: the generator of a page, or
+- A *mark* is a string near the beginning of a file that shows that attn-exp wrote it: the generator of a page, or
   the first line of a table. A file without its mark is never replaced. A sweep is never written to a folder that holds
   anything else.
 """

@@ -130,7 +130,7 @@ def list_runs(words: Sequence[str]) -> str:
 def make_record(output_dir: Path, entry: Listed) -> dict[str, Any]:
     """Return a run as one flat record: settings such as `params.head`, and metrics such as `metrics.matrix.entropy`.
 
-    The record of a sweep has no metrics, which are in its own table, and only the settings that the user typed.
+    The record of a sweep has only the settings that the user typed. Its metrics are in the sweep's own table.
     """
     folder = output_dir / f"{entry.kind}s" / entry.name
     record = {

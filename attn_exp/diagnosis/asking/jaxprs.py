@@ -296,7 +296,7 @@ def is_about_values(error: Exception) -> bool:
 def separate_arrays(
     function: Callable[..., Any], arguments: Sequence[Any]
 ) -> tuple[Callable[..., Any], list[Any], Any]:
-    """Return a function of the array arguments only, these arrays, and a cache key.
+    """Return three things: a function of the array arguments only, these arrays, and a cache key.
 
     The key contains the shapes and dtypes of the arrays, and all other arguments.
     """

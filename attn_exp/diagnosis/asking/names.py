@@ -61,7 +61,7 @@ dropout: dropoutp dropout pdropout dropoutrate
 BY_NAME = {name: role for role, names in ROLES.items() for name in names}
 """The role of each of these names."""
 NOT_KEY_LENGTHS = {"q", "query", "queries", "max", "tgt", "target", "cu", "cum", "cumulative"}
-"""A name with one of these words is not that of the keys' lengths; `cu_seqlens`, for example, are cumulative."""
+"""A name with one of these words does not mean the keys' lengths; `cu_seqlens`, for example, is cumulative."""
 MASK_WORDS = {"mask", "masks", "masking", "adj", "adjacency"}
 """Words that mark a mask in a longer name."""
 MASK_FILLS = {"token", "tokens"}

@@ -464,7 +464,7 @@ class LayerMaker(Maker):
         return x if is_normed and self.offer.takes("memory") else None
 
     def make_multiplied(self, question: str, length: int, factor: float) -> Case:
-        """Return a case whose x is multiplied by a factor; 0 makes all tokens equal, because zeros may mean padding."""
+        """Return a case with x multiplied by a factor; for 0, set all tokens equal, since zeros may mean padding."""
         case = self.case(question, length, length, factor=factor or 1.0)
         assert case.given.x is not None
         return case if factor else replace(case, given=replace(case.given, x=case.given.x * 0.0 + case.given.x[:1, :1]))

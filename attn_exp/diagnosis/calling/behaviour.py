@@ -119,7 +119,7 @@ def check_inputs_unchanged(caller: Caller, case: Case, _digits: int) -> Found:
 
 
 def add_masks(caller: Caller, case: Case) -> list[Case]:
-    """Return the case with each mask that the function takes: a mask, padding or causality, and with all of them."""
+    """Return one case per mask that the function takes (a mask, padding, causality), and one with all of them."""
     keys = setup_of(case).keys
     added = {"mask": Allowed(two_masks(case)[0]), "padding": Padding(keys - 1), "causal": Causal()}
     masks = [mask for role, mask in added.items() if caller.offer.takes(role) and keys > 1]
@@ -154,7 +154,7 @@ def check_batch_independence(caller: Caller, case: Case, digits: int) -> Found:
 
 
 def exceeds_quantization(alone: Array, in_batch: Array) -> bool:
-    """Return whether two answers differ by more than quantization explains, if its step size depends on the batch."""
+    """Return whether two answers differ by more than quantization explains, even with a step size set by the batch."""
     if alone.shape != in_batch.shape:  # the shapes differ, not the numbers
         return False
     with np.errstate(all="ignore"):

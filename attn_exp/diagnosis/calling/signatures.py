@@ -169,7 +169,7 @@ def read_signature(function: Any, name: str, request: Request) -> Iterator[Bound
 def bind(
     adapter: Adapter, passed: Mapping[str, inspect.Parameter], counted: WindowCount | None = None
 ) -> Bound:  # fmt: skip
-    """Return a function with an `Offer`; the function is called directly if its arguments need no adapter."""
+    """Bind a function to an `Offer`: directly if its arguments need no adapter, otherwise through the adapter."""
     arrays, function = adapter.arrays, adapter.function
     keywords = {role: parameter.name for role, parameter in passed.items()}
     defaults = {role: plain_default(parameter.default) for role, parameter in passed.items()

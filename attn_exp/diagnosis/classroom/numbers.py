@@ -146,7 +146,7 @@ class Numbers:
 
     @cached_property
     def lenient(self) -> dict[Sheet, Sheet]:
-        """For each layout, the same sheet with each number only as precise as its own digits: 0.5 is 0.45 to 0.55."""
+        """For each layout, the same sheet with each number as precise as its own digits: 0.5 means 0.45 to 0.55."""
         return {layout: with_own_tolerances(layout) for layout in self.layouts}
 
     def explain_as_right(self) -> Explained | None:

@@ -65,7 +65,7 @@ FEW_TOKENS = ("values", "unequal lengths", "another length", EQUAL, "whole numbe
 MAX_ROUNDING = 0.2
 """An output is inconclusive if rounding may exceed this fraction of its largest number."""
 MAX_BASES = 3
-"""Number of explanations of the cases without additional masks that are combined with mistakes in masks."""
+"""Maximum number of explanations, of cases without additional masks, to combine with mistakes in masks."""
 MOSTLY_NAN = 0.5
 """Outputs count as mostly NaN if in over half of them fewer than half of the numbers are finite."""
 MAX_DISTANCE = 32.0
@@ -459,7 +459,7 @@ def locate_by_nan(seen: Seen, wrong: Seen) -> Located | None:
 
 
 def locate_by_cases(wrong_questions: set[str], seen: Seen) -> Located:
-    """Locate the error by the kinds of cases that are wrong."""
+    """Locate the error by which kinds of cases get wrong answers."""
     if wrong_questions == {LARGE}:
         return Located("weights", ". Only large logits go wrong: check what is subtracted before exp, and the division")
     if wrong_questions <= {*ABOUT_MASKS, *INDIVIDUAL_MASKS}:

@@ -46,7 +46,7 @@ MAX_CALLS = 400
 MAX_DIGITS = 20
 """Maximum number of bits to which a small case is compared: a smaller error would not be visible when printed."""
 FRESH_SIZES = ((5, 13, 3), (12, 5, 10), (7, 7, 6), (2, 4, 2), (3, 3, 12))
-"""Queries, keys and head size of fresh cases. None has a single query or key, whose array would broadcast."""
+"""Queries, keys and head size of fresh cases. None has just one query or key: its array would broadcast."""
 MAX_FRESH = 5
 """Maximum number of wrong cases that are run again with these sizes."""
 IMPORTS = {"numpy": "import numpy as np", "torch": "import torch", "jax": "import jax.numpy as jnp"}
@@ -344,5 +344,5 @@ def select_promised(wrong: Seen) -> Seen:
 
 
 def select_one_input(wrong: Seen) -> Seen:
-    """Return the wrong answers except those to keys of another input; all wrong answers if there are no others."""
+    """Return the wrong answers to cases with a single input; all wrong answers if there are none."""
     return [(case, answer) for case, answer in wrong if case.question != CROSS] or wrong

@@ -44,7 +44,7 @@ from attn_exp.experiment.verdict import HELD, Finding, Verdict, make_unfinished
 from attn_exp.own_code import OwnFunction
 
 BATCH, LENGTHS = 3, ((5, 7), (5, 5), (6, 6))
-"""Batch size of a recorded call, and the lengths of x and memory to try: some layers need equal or even lengths."""
+"""Batch size of a recorded call, and the lengths of x and memory to try: some need equal lengths, or even ones."""
 UNSET = ("head_mask", "query_padding", "window", "scale", "added", "softcap", "alibi", "sinks",
           "lengths", "position_ids", "decode")  # fmt: skip
 """Roles of arguments that keep their defaults in all cases."""

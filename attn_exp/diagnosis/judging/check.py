@@ -304,7 +304,7 @@ def report_polarities(verdict: Verdict, caller: Caller) -> Verdict:
     hiding, attending = ("padding", "mask") if caller.padding.opposite else ("mask", "padding")
     names = caller.offer.parameters
     is_usual = hiding == "padding" or "causal" in names["mask"].lower()
-    message = f"True means hidden, but attend in {names[attending]}" + (
+    message = f"True means hidden, but in {names[attending]} it means attend" + (
         "" if is_usual else ": a mistake, unless intended"
     )
     return with_findings(verdict, Finding(f"masks as {names[hiding]}", HELD if is_usual else REMARK, message))

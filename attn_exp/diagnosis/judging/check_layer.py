@@ -166,7 +166,7 @@ def check_built(own: OwnFunction, request: Request, check: Check) -> tuple[Layer
 
 
 def blame_dropout(verdict: Verdict, own: OwnFunction, layer: Layer, request: Request, check: Check) -> Verdict:
-    """Check a wrong layer without dropout; if that is right, blame dropout, or leave it open if off by default."""
+    """Check a wrong layer without dropout; if it is then right, blame dropout, or leave it open if off by default."""
     is_default = drops_by_default(own.function, layer)
     if is_default and DROPPED in verdict.mistakes:
         return verdict
@@ -284,7 +284,7 @@ def check_unread(own: OwnFunction, observed: Observed, request: Request, check: 
 
 
 def check_named_weights(observed: Observed, inside: Inside | None, request: Request, check: Check) -> Verdict | None:
-    """Check with the weights that parameter names suggest; return the verdict only if it names a mistake."""
+    """Check a layer with the weights that its parameter names suggest; return a verdict only if it names a mistake."""
     named = name_matrices(observed.layer, inside)
     if named is None:
         return None

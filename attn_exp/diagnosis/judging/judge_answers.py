@@ -182,7 +182,7 @@ def judge_answers(
 ) -> Verdict:
     """Run all cases and return the verdict.
 
-    `tried` contains the answer to the first call. `known` is an explanation found before; without it, one is searched.
+    `tried` contains the answer to the first call. `known` is an explanation found before; if it is None, find one.
     """
     function = tried.function
     answers = ways_to_call.ask_every_question(caller, function, quick)

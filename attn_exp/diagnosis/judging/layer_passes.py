@@ -169,7 +169,7 @@ def leave_learned_scale_open(verdict: Verdict, observed: Observed, own: OwnFunct
     names += ["scale"] if is_normed(observed) else []
     if not names:
         return verdict
-    point = f"scale `{names[0]}` (learned, or q and k are normalized: the scores are not multiplied by 1 / sqrt(d))"
+    point = f"scale `{names[0]}` (it is learned, or q and k are normalized, so it differs from 1 / sqrt(d))"
     return leave_mistakes_open(verdict, "attention with a learned scale", point)
 
 

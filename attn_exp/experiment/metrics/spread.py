@@ -27,7 +27,7 @@ PRINTED = 0.02
 
 
 def rows_are_distributions(trace: Trace, rules: Rules) -> bool:
-    """Return whether each row of weights is a distribution, by the rules, and by the weights if they are stored."""
+    """Return whether each row of weights is a distribution, judged by the rules and by any stored weights."""
     shares_by_definition = shares_by_rule(rules)
     if trace.weights is None or not shares_by_definition:
         return shares_by_definition and not rules.normalizer.signed

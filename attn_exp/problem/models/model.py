@@ -232,7 +232,7 @@ def require_supported(name: str, value: Any, supported: tuple[Any, ...]) -> None
 def check_sizes(config: Config) -> None:
     heads, width, padding_id = config["num_attention_heads"], config["hidden_size"], config.get("pad_token_id")
     if width % heads and config.get("head_dim") is None:
-        raise UserError(f"{CONFIG} says {heads} heads, which do not divide the {width} numbers of a token")
+        raise UserError(f"{CONFIG} says {heads} heads, which do not divide the width {width} of a token")
     if padding_id is not None and padding_id >= config["vocab_size"]:
         raise UserError(
             f"{CONFIG} says pad_token_id={padding_id}, but the vocabulary has {config['vocab_size']} tokens"

@@ -23,7 +23,7 @@ ABOVE, RIGHT = 0.31, 0.6
 """The height of the text above a map, and the room for the colour scale, in inches."""
 
 SHOWN = 0.94
-"""The share of a grid cell that its map fills; the gap after it separates it from the next map."""
+"""The share of a grid cell that its map fills; the rest of the cell is the gap before the next map."""
 
 
 def wanted(views: Views) -> bool:
