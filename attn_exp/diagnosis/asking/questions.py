@@ -121,7 +121,7 @@ def layer_cases(request: Request, offer: Offer, quick: bool, inside: Inside | No
     maker = LayerMaker(request, offer, inside)
     refuse_large_cases(maker, quick)
     yield maker.case("values", 9, 9)
-    yield maker.case("another length", 7, 7, batch=5)
+    yield maker.case("another length", 7, 7, batch=3)
     if inside is None:
         # x is narrower than all heads together: code that divides its width by the heads gets a wrong head size
         yield maker.case(WIDTH, 7, 7, wider=-5, unpromised=True)
