@@ -313,11 +313,11 @@ def make_layer(
 
 
 def cut_table(table: Any, tokens: int, start: int, count: int) -> Any:
-    """Return `count` rows of a rotary table from row `start` on; its axis of tokens has the length `tokens`."""
+    """Return `count` rows of a rotary table from row `start` on; a table of more tokens than `tokens` stays whole."""
     if isinstance(table, tuple | list):
         return tuple(cut_table(part, tokens, start, count) for part in table)
-    axis = tuple(table.shape).index(tokens)
-    return table[(*[slice(None)] * axis, slice(start, start + count))]
+    rows = slice(start, start + count)
+    return table[tuple(rows if size == tokens else slice(None) for size in table.shape)]
 
 
 def find_sizes(
