@@ -117,7 +117,8 @@ def ask(child: Child, words: Sequence[str], seconds: float) -> Reply:
         if "doing" not in progress and not ended.late:
             raise FaultError(f"the process that runs the check ended before it imported anything ({ended})") from ended
         child.kill()
-        how, target = describe_end(ended, seconds, "asking" in progress), find_target(words)
+        how = describe_end(ended, seconds, "asking" in progress)
+        target = find_target(words)
         reason = f"{how} {progress.get('doing', 'before it was imported')}"
         if target.endswith(".py"):
             raise UserError(f"{target}: {reason}") from ended

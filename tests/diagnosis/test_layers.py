@@ -89,7 +89,7 @@ class OfAnotherMemory(Layer):
 
 
 @pytest.mark.parametrize(
-    ("scale", "left"), [(6**-0.5, ""), (nn.Parameter(torch.tensor(0.7)), "scale `scale` (learned,")]
+    ("scale", "left"), [(6**-0.5, ""), (nn.Parameter(torch.tensor(0.7)), "scale `scale` (it is learned,")]
 )
 def test_a_mask_of_the_memory_hides_its_keys_and_a_learned_scale_is_left_open(scale: Any, left: str) -> None:
     layer = OfAnotherMemory(24, 4)
@@ -381,7 +381,7 @@ class Compiled(nn.Module):
 
 
 RIGHT = [
-    (Layer, (), ""), (Masked, (), ""), (Packed(24, 6, 2), (), ""), (Packed, ("head=6", "kv_head=2"), ""),
+    (Layer, (), ""), (Masked, (), ""), (Packed, ("head=6", "kv_head=2"), ""),
     (PackedInHeads, (), ""), (Switched, (), "scale=1"), (ListOfHeads(20, 5), (), ""),
     (Einsum, (), ""), (OfConfig, (), "mask=causal"),
     (OfConfig(SimpleNamespace(n_embd=20, n_head=5, dropout=0.1)), ("mask=causal",), ""), (Block, (), ""),

@@ -94,7 +94,9 @@ ARGUMENTS = """
 import numpy as np
 
 
-def make(q, k, v, is_causal=False, scale=None, return_weights=False, **options):
+def make(q, k, v, mask=None, is_causal=False, scale=None, return_weights=False, **options):
+    groups = q.shape[-3] // k.shape[-3]
+    k, v = k.repeat(groups, -3), v.repeat(groups, -3)
     scores = q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5
     allowed = np.tril(np.ones(scores.shape[-2:], bool))
     BODY
@@ -105,6 +107,8 @@ USUAL = "scores = q @ k.swapaxes(-1, -2) * (scale or q.shape[-1] ** -0.5)"
 HIDDEN = "scores = np.where(allowed | (not is_causal), scores, -np.inf)"
 LOST = {
     "`is_causal` together with `scale`": f"{HIDDEN} if is_causal else (scale or 1 / q.shape[-1] ** 0.5) * (q @ k.mT)",
+    "`mask` together with fewer key/value heads": f"{USUAL}; {HIDDEN}; "
+    "scores = scores if mask is None or groups > 1 else np.where(mask, scores, -np.inf)",
     "argument `return_weights`": f"{USUAL.replace('scale', '(not return_weights and scale)')}; {HIDDEN}",
     "argument `options`": f"{USUAL}; {HIDDEN}; scores = scores + options.get('past', 0)",
 }

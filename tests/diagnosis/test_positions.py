@@ -263,7 +263,7 @@ def test_a_layer_that_need_not_scale_is_right_with_a_scale_of_1() -> None:
 
 def test_norms_of_queries_and_keys_leave_the_scale_open() -> None:
     verdict = attn_exp.check(Normed, quick=True)
-    assert verdict.outcome == "not verified" and verdict.not_verified[0].startswith("scale `q_norm` (learned")
+    assert verdict.outcome == "not verified" and verdict.not_verified[0].startswith("scale `q_norm` (it is learned")
 
 
 def test_any_other_that_scales_nothing_has_lost_its_scale() -> None:

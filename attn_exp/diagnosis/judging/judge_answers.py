@@ -39,6 +39,8 @@ FLOAT64, ROUGH = DIGITS["float64"], DIGITS["float16"]
 """Bits of the most accurate answers, and bits to which a repeated call must give the same answer."""
 ALIKE, ROUNDING = 1e-14, 2.0**-24
 """Relative bounds on the difference between proportional rows, and on the rounding error of float32."""
+FAR = 2.0**-18
+"""A relative error too large for a softmax in float32."""
 ADDED_TO_SUMS = "a small number is added to the softmax sums: weights sum to slightly less than 1"
 FLOAT32_INSIDE = "it returns float64, but computes in float32; set dtype=float32 if that is intended"
 """Notes on rounding: the first is a remark, the second a mistake."""
@@ -77,10 +79,13 @@ def bits_to_judge_by(caller: Caller, answers: Seen) -> tuple[int, str]:
 
 
 def leave_out_broken_masks(answers: Seen) -> Seen:
-    """Leave out cases with additional masks if only these are wrong by more than float32 rounding."""
+    """Leave out cases with additional masks if only these are wrong by more than float32 rounding.
+
+    Their errors count from `FAR` on, because a small fill for hidden keys changes weights only a little.
+    """
     requested = answers[0][0].recipe.rules.masks
-    far = [case for case, _ in failing(answers, SINGLE)]
-    if not far or any(case.recipe.rules.masks == requested for case in far):
+    is_far = any(relative_error(answer.output, case) > FAR for case, answer in failing(answers, FLOAT64))
+    if not is_far or any(case.recipe.rules.masks == requested for case, _ in failing(answers, SINGLE)):
         return answers
     return [pair for pair in answers if pair[0].recipe.rules.masks == requested]
 
@@ -90,7 +95,7 @@ def judge_float32(caller: Caller, answers: Seen, wrong: Seen) -> tuple[int, str]
     shortfall = find_shortfall(wrong)
     if shortfall:
         return (FLOAT64, "") if shortfall > ROUNDING else (SINGLE, ADDED_TO_SUMS)
-    if are_only_weights_rounded(answers) and computes_exact_scores(caller, answers[0][0]):
+    if are_only_weights_rounded(answers):
         return SINGLE, "its softmax runs in float32: weights are rounded, values are not"
     # float32 is the default of PyTorch and JAX if the user names no dtype; NumPy never rounds by itself
     is_default = caller.library.name != "numpy" and not caller.request.dtype
@@ -122,21 +127,6 @@ def are_only_weights_rounded(answers: Seen) -> bool:
         pair for pair, weights in weights_of if weights.shape[-1] in (1, 2, 4, 8) and (weights == weights.flat[0]).all()
     ]
     return bool(exact) and not failing(exact, FLOAT64)
-
-
-def computes_exact_scores(caller: Caller, case: Case) -> bool:
-    """Return whether a function computes scores in float64; it gets inputs whose scores would be 0 in float32.
-
-    With `q = (1 + e, 1, 0, ...)` and `k = (a / e, -a / e, 0, ...)`, the score is a, but 0 if e is rounded away. True if
-    a case has no such inputs.
-    """
-    if case.given.q is None or case.given.k is None or case.recipe.positions or case.given.q.shape[-1] < 2:
-        return True
-    q, k, small = np.zeros_like(case.given.q), np.zeros_like(case.given.k), 2.0**-26
-    scores = np.arange(k[..., 0].size).reshape(k.shape[:-1]) * 5 % 13 - 6.0
-    q[..., 0], q[..., 1], k[..., 0], k[..., 1] = 1 + small, 1.0, scores / small, -scores / small
-    sensitive = replace(case, given=replace(case.given, q=q, k=k))
-    return not failing([(sensitive, caller(sensitive))], SINGLE)
 
 
 def is_only_rounded(answers: Seen, bits: int) -> bool:

@@ -21,6 +21,7 @@ from typing import Any
 
 from attn_exp.diagnosis.asking import names
 from attn_exp.diagnosis.asking.case import Seen
+from attn_exp.diagnosis.asking.libraries import DIGITS
 from attn_exp.diagnosis.asking.names import (
     is_starred,
     names_of_unread_masks,
@@ -30,13 +31,14 @@ from attn_exp.diagnosis.asking.names import (
     words_in,
 )
 from attn_exp.diagnosis.asking.offer import KEYS_ON_EACH_SIDE, has_heads
-from attn_exp.diagnosis.asking.questions import ABOUT_MASKS, ADDED, CROSS, INDIVIDUAL_MASKS, ZERO_TOKEN
+from attn_exp.diagnosis.asking.questions import ABOUT_MASKS, ADDED, CROSS, INDIVIDUAL_MASKS, SHARED, ZERO_TOKEN
 from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.bind.arguments import role_of_argument
 from attn_exp.diagnosis.bind.factory import is_factory
 from attn_exp.diagnosis.calling import conventions
+from attn_exp.diagnosis.calling.behaviour import two_masks, with_mask
 from attn_exp.diagnosis.calling.call import Bound, Caller
-from attn_exp.diagnosis.calling.ways_to_call import is_near
+from attn_exp.diagnosis.calling.ways_to_call import failing, is_near
 from attn_exp.errors import NOT_VERIFIED, UserError
 from attn_exp.experiment.verdict import ABSENT, ANSWERED, BROKEN, REMARK, Finding, Verdict, decide
 from attn_exp.own_code import OwnFunction
@@ -146,6 +148,10 @@ def unverified(caller: Caller, function: Bound, seen: Seen) -> tuple[str, ...]:
     if offer.takes("window") and offer.counted == KEYS_ON_EACH_SIDE and caller.request.is_causal:
         open_points.append(f"window `{offer.parameters['window']}` (right if it counts the keys before the query, "
                            "wrong if it counts the query too)")  # fmt: skip
+    shared = [case for case, answer in seen if case.question == SHARED and is_near(caller, answer, case.right)]
+    masked = [with_mask(case, two_masks(case)[0]) for case in shared if offer.takes("mask")]
+    open_points += [f"`{offer.parameters['mask']}` together with {SHARED} (the numbers differ from the definition)"
+                    for _ in failing([(case, caller(case)) for case in masked], DIGITS["float32"])]  # fmt: skip
     open_points += list_refused_masks(caller, seen)
     return tuple(open_points)
 
