@@ -232,13 +232,13 @@ def one_or_several(kind: Kind, expected: str) -> Kind:
 def mapping_of(kind: Kind, *names: str) -> Kind:
     def read(value: Any, key: str) -> dict[str, Any]:
         if not isinstance(value, Mapping):
-            refuse(value, key, f"a mapping of {', '.join(names)}")
+            refuse(value, key, f"a mapping with the keys {', '.join(names)}")
         for name in value:
             if name not in names:
                 raise UserError(unknown(f"{key}.{name}", [f"{key}.{known}" for known in names], "setting"))
         return {name: kind.read(item, f"{key}.{name}") for name, item in value.items()}
 
-    return Kind(read, f"a mapping of {', '.join(names)}")
+    return Kind(read, f"a mapping with the keys {', '.join(names)}")
 
 
 def read_names(value: Any, key: str) -> dict[str, Any]:
@@ -347,7 +347,7 @@ def make(schema: type[Schema], settings: Any, key: str) -> Schema:
 
 
 def own_kinds(schema: type) -> dict[str, Kind]:
-    """Return the kind of each field with an annotation such as `Annotated[int, at_least(1)]`, by name of the field.
+    """Return the kind of each field with an annotation such as `Annotated[int, at_least(1)]`, by field name.
 
     Reading the annotations takes ten times as long as creating an object, so each class calls this only once.
     """

@@ -114,7 +114,7 @@ class Settled:
 
     @property
     def computed_in(self) -> np.dtype[Any]:
-        """The coarsest dtype that results are rounded to, of the dtypes of the problem, the form and the softmax."""
+        """The dtype of the results: the coarsest of the dtypes of the problem, the form and the softmax."""
         form_dtype, softmax = self.member.computed_in(self.given_in), self.rules.softmax_dtype
         if softmax is None or self.member.reference != "logits" or self.has_given_weights:
             return form_dtype

@@ -47,7 +47,7 @@ class Norm:
         return apply_norm(self.kind, z, self.eps, self.groups) * self.gain + self.shift
 
     def of_heads(self, heads: Array) -> Array:
-        """Return normed heads `[b h t d]`."""
+        """Return the normalized heads `[b h t d]`."""
         if not self.joined:
             return self(heads)
         batch, count, tokens, size = heads.shape

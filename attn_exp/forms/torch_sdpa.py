@@ -73,9 +73,7 @@ def find_unsupported(rules: Rules, name: str, caps: int = 0, dtype: str | None =
     if not rules.normalizer.exponential:
         return f"{name} supports only softmax, not {rules.normalizer.name}"
     if rules.softmax_dtype is not None and np.dtype(rules.softmax_dtype) != dtype:
-        return (
-            f"{name} computes its softmax in {dtype or 'the type of its input'}, not in {np.dtype(rules.softmax_dtype)}"
-        )
+        return f"{name} computes its softmax in {dtype or 'its input dtype'}, not in {np.dtype(rules.softmax_dtype)}"
     nonlinear = [rule for rule in rules.scores if type(rule).bend is not Score.bend]
     soft_caps = [rule for rule in nonlinear if rule.bound() is not None][:caps]
     if len(nonlinear) > len(soft_caps) or any(type(rule).extra is not Score.extra for rule in rules.scores):

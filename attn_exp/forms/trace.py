@@ -43,7 +43,7 @@ class Summary:
 def entropy(weights: Array) -> Array:
     """Return `-sum_j w_j ln w_j` of each row `[... t s] -> [... t]`, in nats, with `0 ln 0 = 0`.
 
-    Source: Shannon 1948; of attention rows, Clark et al. 2019, "What Does BERT Look At?", section 3.3.
+    Source: Shannon 1948; for attention rows, Clark et al. 2019, "What Does BERT Look At?", section 3.3.
     """
     weights = widen(weights)
     logs = np.log(weights, where=weights > 0, out=np.zeros_like(weights))

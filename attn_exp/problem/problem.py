@@ -25,7 +25,7 @@ from attn_exp.problem.sources import Input, key_names, read_input, token_names
 
 @dataclass(frozen=True)
 class Problem:
-    """Token names, and the arrays that the computation starts from; arrays of earlier stages are None.
+    """Token names, and the arrays that the computation starts from; arrays of stages before those are None.
 
     - `tokens`: the names of the queries' tokens, without past tokens.
     - `key_tokens`: the names of the keys' tokens: the tokens of the memory, or without one, past tokens and `tokens`.
@@ -81,7 +81,7 @@ def refuse_overflow(problem: Problem) -> None:
     width = 1 if problem.q is None else problem.q.shape[1]
     if not np.isfinite(np.float64(largest["q"]) * largest["k"] * width + largest["v"]):
         sizes = ", ".join(f"{name} up to {number:.1e}" for name, number in largest.items())
-        raise UserError(f"the input is too large: {sizes}; scores overflow a 64-bit float; scale it down")
+        raise UserError(f"the input is too large: {sizes}; its scores would overflow a 64-bit float; scale it down")
 
 
 def make_problem(config: Config, seed: int) -> Problem:

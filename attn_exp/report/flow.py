@@ -417,7 +417,7 @@ def describe_splitting(problem: Problem, settled: Settled, trace: Trace) -> Spli
 
 
 def label_parts(step: Step, split: Splitting) -> Step:
-    """Return the step of a projection with the heads above its columns: 4 columns for head 1, 4 for head 2.
+    """Return the step of a projection with head labels above its columns, such as head 1 above the first 4.
 
     Other steps are returned unchanged.
     """

@@ -469,7 +469,7 @@ def arrange_panels(
     panel_width = width / columns
     for index, (title, strokes, x_axis, y_axis) in enumerate(panels):
         row, column = divmod(index, columns)
-        # 0.7 inches are for the labels of y; labels along x need more room each, so x counts as 0.4 times as long
+        # 0.7 inches hold the y labels; x labels are wide, so x gets as many ticks as an axis 0.4 times as long
         x = complete_axis(x_axis, [stroke.x for stroke in strokes], 0.4 * (panel_width - 0.7))
         y = complete_axis(y_axis, [stroke.y for stroke in strokes], panel_height)
         y = y._replace(
@@ -557,7 +557,7 @@ def draw_parallel(plotted: Plotted, width: float, height: float | None) -> Chart
     for column, axis_labels in enumerate(labels_by_axis):
         strokes.append(Stroke(np.full(2, float(column)), np.array([0.0, 1.0]), "#404040", 0.6))
         for label in axis_labels[:: max(1, len(axis_labels) // 12)]:
-            # shares of the width and the height of the plot; below, its x axis starts at -0.1 and its y axis at -0.05
+            # fractions of the plot's width and height; the x axis drawn below starts at -0.1, the y axis at -0.05
             across, down = (column + 0.1) / (len(labels_by_axis) - 0.4), (1.05 - heights[column][label]) / 1.1
             position = 72 * (box.left + across * box.width) + 5, 72 * (box.top + down * box.height) + 2.5
             texts.append(Text(*position, short(label), 7.5))

@@ -38,7 +38,7 @@ Indices = Shape
 class Axis:
     """One swept key and its values.
 
-    - `composed`: whether Hydra composes the settings once for each value, as for a group, and for a setting that
+    - `composed`: whether Hydra composes the settings once for each value, as it does for a group or a setting that
       interpolations read. The values are then words of the command line. Otherwise, they are inserted into the composed
       settings unchanged.
     - `sign`: the `+` or `++` before the key in the command.
@@ -51,7 +51,7 @@ class Axis:
 
     @property
     def column(self) -> str:
-        """The column of the axis in tables: its key, but `variants` for `variant`, a column that every row has."""
+        """The name of the axis's column: its key, but `variants` for `variant`, because that name is taken."""
         return "variants" if self.key == "variant" else self.key
 
     @property
@@ -178,7 +178,7 @@ class Condition:
 
 
 def as_number(value: Any) -> int | float:
-    """Return a value after checking that it is a number: multiplying a string or a list could exhaust the memory.
+    """Return a value after checking that it is a number: multiplying a string or a list could exhaust memory.
 
     Raises:
         TypeError: the value is not a number.

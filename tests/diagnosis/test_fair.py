@@ -123,6 +123,8 @@ def test_what_goes_back_has_each_number_marked_the_sentence_whole_and_what_mends
     marks = {stage: set(re.findall(r'<td class="(\w+)">', text)) for stage, text in tables}
     assert marks["scores"] == {"right"} and "wrong" in marks["logits"] and "follows" in marks["weights"]
     said = re.search(r'<p class="said">(.*?)</p>', page)
-    assert said and "not divided by sqrt(d). Given this mistake, also a slip: in output, row t2" in said[1]
+    assert (
+        said and "not divided by sqrt(d). Apart from this mistake, the sheet has a slip: in output, row t2" in said[1]
+    )
     assert "What to do instead: logits = scores / sqrt(d)<" in page
     assert "Grace" in (folder / "grades/marked/everybody.html").read_text()

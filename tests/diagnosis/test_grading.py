@@ -86,7 +86,7 @@ def test_values_made_of_keys_and_a_table_turned_are_named_where_they_are_first_s
 def test_a_mistake_is_named_beside_a_slip(sheet: Paper) -> None:
     both = worked(sheet, scaled=False, slip=0.4)
     assert (both.first_wrong, both.mistakes) == ("logits", ("no_scale",))
-    assert "Given this mistake, also a slip: " in both.summary
+    assert "Apart from this mistake, the sheet has a slip: " in both.summary
 
 
 def test_two_mistakes_are_named_together(sheet: Paper) -> None:

@@ -210,8 +210,8 @@ def test_a_form_that_loses_digits_is_found_at_its_stage(monkeypatch: pytest.Monk
 
     monkeypatch.setattr("attn_exp.forms.looped.FORM", replace(sound, attend=attend))
     found = check("precision", "dtype=[float16,float32]", "variant=[looped]", "embeddings=she_likes_coffee")
-    assert "looped in float32 from weights on: a different function" in found.sentence
-    assert "looped in float16 from weights on: suspicious" in found.sentence
+    assert "looped in float32: a different function, starting at weights" in found.sentence
+    assert "looped in float16: suspicious, starting at weights" in found.sentence
 
 
 def test_units_in_the_last_place_are_those_of_numpy() -> None:

@@ -113,7 +113,7 @@ def test_unknown_words_are_told() -> None:
     for key, value, message in (
         ("product", "matmull", "did you mean matmul"),
         ("rounded", {"w": 1}, "unknown setting 'published"),
-        ("inputs", [1], "expected a mapping of q, k, v, weights"),
+        ("inputs", [1], "expected a mapping with the keys q, k, v, weights"),
     ):
         wrong = values | {"published": [values["published"][0] | {key: value}]}  # type: ignore[index]
         with pytest.raises(UserError, match=re.escape(message)):

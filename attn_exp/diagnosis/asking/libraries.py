@@ -159,7 +159,7 @@ def copy_to_jax(array: Array, dtype: Any = None) -> Any:
 def list_likely_libraries(function: Any) -> tuple[str, ...]:
     """Return the libraries to try, likeliest first: those that a function's code names, then all others imported.
 
-    A function that is part of a library gets only this library.
+    For a function that is part of a library, only that library is returned.
     """
     package = (getattr(function, "__module__", None) or type(function).__module__).split(".")[0]
     if package in LIBRARIES:

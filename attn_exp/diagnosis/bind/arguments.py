@@ -55,7 +55,7 @@ MASK_ARRAYS = (*MASKS, "added")
 ROTARY = ("rotary", "complex", "cos", "sin")
 """Roles of rotary tables: cosines and sines in one argument, complex numbers, or one argument for each."""
 OFFSET = "position of the first token"
-"""A key among the keywords of a call: rotary tables start at this position. No argument has such a name."""
+"""A key in the keywords of a call, for the position at which rotary tables start. No argument has this name."""
 TO_EVALUATE = {"training": False, "deterministic": True, "decode": False}
 """Values that switch a layer to evaluation mode."""
 
@@ -170,13 +170,13 @@ def find_memory(arguments: Arguments, source: str) -> Arguments:
 
 @dataclass(frozen=True)
 class Neutral:
-    """Computes values of arguments that change nothing.
+    """Computes neutral values for arguments: passing them changes nothing.
 
     Attributes:
         lengths: the batch size b and the numbers of queries t and keys s of the call, and OFFSET.
         sizes: the sizes of the layer, as in `Layer.sizes`.
         source: the source code of the layer, which shows how it uses a mask.
-        request: says whether a causal mask is requested, and which positions, for the angles of rotary tables.
+        request: whether a causal mask is requested, and which positional encoding the rotary tables are for.
         level: selects a mask shape, a mask polarity and a rotary layout; at level 0, masks are None.
     """
 

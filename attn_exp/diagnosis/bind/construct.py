@@ -226,7 +226,7 @@ def build(owner: Any, arguments: Mapping[str, Any], seed: int) -> Any:
 
 
 def run_foreign(make: Callable[[], Any], failure: str) -> Any:
-    """Run user code; convert any exception to an error of one line that begins with `failure`.
+    """Run user code; convert any exception to a one-line error that begins with `failure`.
 
     Raises:
         UncalledError: the code raised an error.

@@ -341,7 +341,7 @@ def read_layouts(tried: Tried, parts: Mapping[str, Array], shape: Shape) -> Iter
 def digits_of(caller: Caller, answer: Answer) -> int:
     """Return how many bits of an answer can be right: the minimum over its input dtype, output dtype and the request.
 
-    For half-precision inputs, subtract two bits: logits of about 6 are rounded too, which changes weights by as much.
+    For half-precision inputs, subtract two bits, which weights lose when logits of about 6 are rounded.
     """
     of_inputs = DIGITS[caller.dtype] - (LOST_BITS if is_half(caller) else 0)
     return min(DIGITS.get(answer.dtype, 53), of_inputs, caller.request.digits)

@@ -43,7 +43,7 @@ class Box:
     """The numbers that a person gave for one stage.
 
     - `values`: the numbers in the full array of the stage, NaN where none is given.
-    - `tolerances`: how far each number may differ from a result, if all are as precise as the one with most decimals.
+    - `tolerances`: how far each number may be from a result, if all are as precise as the one with the most decimals.
     - `own_tolerances`: the same, if each is only as precise as its own decimals. Next to 0.25, the number 0.5 has the
       tolerance 0.005 and the own tolerance 0.05.
     - `names`: the row names and the column names.

@@ -178,7 +178,7 @@ class Judge:
         return Judged(wrong_cells, follows, tuple(remarks), expected)
 
     def find_wrong_cells(self, index: int, box: Box) -> Array:
-        """Return a mask of the cells that are not right, nor follow from earlier boxes as written or as corrected."""
+        """Return a mask of the wrong cells that do not follow from earlier boxes, as written or as corrected."""
         is_wrong = box.misses(get_stage(self.exact, box))
         for earlier_boxes in (self.graded, self.corrected):
             if is_wrong.any() and (index or self.sheet.uses_scratch):
@@ -367,7 +367,7 @@ def split_by_heads_and_rows(box: Box, is_wrong: Array) -> Iterator[tuple[Array, 
     rows = is_wrong.any(axis=-1, keepdims=True)
     names = [box.names[0][row] for row in np.flatnonzero(rows.reshape(-1, rows.shape[-2]).any(axis=0))]
     if not rows.all() and len(names) < rows.shape[-2]:
-        yield rows & everywhere, f"In row {' and '.join(names)} only: "
+        yield rows & everywhere, f"In row{'s' if len(names) > 1 else ''} {' and '.join(names)} only: "
 
 
 SOFTMAX = "weights = exp(logit) / sum of exp"

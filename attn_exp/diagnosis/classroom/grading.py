@@ -290,7 +290,7 @@ def describe_slips(slip_texts: Sequence[str], has_mistake: bool) -> str:
     """
     text = "; ".join(slip_texts)
     noun = "slips" if "; " in text else "a slip"
-    return f"Given this mistake, also {noun}: {text}." if has_mistake else f"{noun}: {text}"
+    return f"Apart from this mistake, the sheet has {noun}: {text}." if has_mistake else f"{noun}: {text}"
 
 
 def describe_notations(remarks: Sequence[Remark]) -> list[str]:

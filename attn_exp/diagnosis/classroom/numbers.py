@@ -58,7 +58,7 @@ from attn_exp.experiment.verdict import HELD, REMARK, Finding, Verdict, decide
 from attn_exp.forms.pipeline import Recipe
 from attn_exp.problem.problem import Problem
 
-TOO_FEW = "something else: no known mistake explains it for certain; these numbers are too few, or have too few digits"
+TOO_FEW = "something else: no known mistake explains these numbers with certainty; too few numbers, or too few digits"
 MATRICES = 800
 """Number of `[h t s]` matrices in the stages of all mistakes, for the memory estimate."""
 SPARE_BITS = 5.0
@@ -123,7 +123,7 @@ class Numbers:
         return True
 
     def views(self, first: bool) -> Iterator[Numbers]:
-        """Yield these numbers, read in each way in which an explanation is tried.
+        """Yield these numbers in every reading to which an explanation is applied.
 
         `first` means that the explanation has the first priority. Such explanations are tried in more ways:
 
@@ -351,7 +351,7 @@ def verdict_of_slips(sheet: Sheet, slips: Sequence[Slip | None]) -> Verdict:
     actual = [slip for slip in slips if slip]
     findings = (*describe_boxes(sheet, slips), *check_row_sums(sheet))
     if not are_slips(slips):
-        computes = f"something else: no known mistake explains it; {actual[0].box.stage} is the first wrong stage"
+        computes = f"something else: no known mistake explains them; {actual[0].box.stage} is the first wrong stage"
         return Verdict("", False, (), computes, findings)
     is_followed = sheet.boxes[-1] is not actual[0].box and len(actual) == 1
     rest = "; all that follows is computed correctly from it" if is_followed else ""

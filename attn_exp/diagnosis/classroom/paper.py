@@ -1,4 +1,4 @@
-"""What a worksheet asks: its boxes, the right numbers, and how positions rotate queries and keys.
+"""The contents of a worksheet: its boxes, the right numbers, and how positions rotate queries and keys.
 
 `make_paper` makes a worksheet of a configuration, and `predict_mistakes` yields what each mistake would produce on it.
 `draw_numbers` draws small integers for one student until the common mistakes show in the numbers.
@@ -361,7 +361,7 @@ def find_flaws(paper: Paper, must_show: frozenset[str]) -> Iterator[str]:
 
 
 def is_ambiguous(paper: Paper) -> bool:
-    """Return whether two queries of a head have the same weights, as written, or the scores of a head are symmetric."""
+    """Return whether two queries of a head have the same rounded weights, or a score matrix is symmetric."""
     return any(
         len(np.unique(weights.round(paper.digits), axis=0)) < len(weights) or np.array_equal(scores, scores.T)
         for weights, scores in zip(paper.exact["weights"], paper.exact["scores"], strict=True)
@@ -385,7 +385,7 @@ def draw_numbers(
     without flaws are ambiguous, the first of them is returned.
 
     Raises:
-        UserError: no numbers were found that show all of these mistakes.
+        UserError: every draw has a flaw.
     """
     usable = list[tuple[StudentNumbers, Paper]]()
     for attempt in range(MAX_DRAWS):
@@ -399,7 +399,7 @@ def draw_numbers(
     if usable:
         return usable[0]
     raise UserError(
-        f"seed={seed}: in {MAX_DRAWS} tries no small numbers show every common mistake ({reason}); "
+        f"seed={seed}: found no suitable numbers in {MAX_DRAWS} draws ({reason}); "
         "try more tokens, another embeddings.d_model, or digits=3"
     )
 

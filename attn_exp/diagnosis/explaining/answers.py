@@ -242,7 +242,7 @@ class Answers:
         return bool(np.mean([np.isfinite(output).mean() < MOSTLY_NAN for output in outputs] or [True]) > MOSTLY_NAN)
 
     def find_several_mistakes(self) -> Explained | None:
-        """Combine mistakes, at most one per part of attention; if cases have additional masks, also one in masks."""
+        """Combine mistakes, at most one per part of attention, plus a mask mistake if cases have additional masks."""
         plain, masked = self.split_by_masks(self.seen)
         wrong = sorted(failing(plain, self.digits), key=lambda pair: pair[0].question not in FEW_TOKENS)
         if not wrong or self.are_mostly_nan:

@@ -349,12 +349,12 @@ class Axes:
         return self.product.left, self.product.right
 
     def arrange_side(self, array: Array, side: int) -> Array:
-        """Arrange an array like the left input (side 0) as `[n r k]`, or like the right one as `[n c k]`."""
+        """Arrange an array with the axes of the left input (side 0) as `[n r k]`, or of the right one as `[n c k]`."""
         letters = (self.rows, self.columns)[side]
         return self.arrange(array, self.product.subscripts[side], (self.batch, letters, self.summed))
 
     def arrange_output(self, array: Array) -> Array:
-        """Arrange an array like the output, as `[n r c]`."""
+        """Arrange an array with the axes of the output as `[n r c]`."""
         return self.arrange(array, self.product.subscripts[2], (self.batch, self.rows, self.columns))
 
 

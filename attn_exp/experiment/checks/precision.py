@@ -95,7 +95,7 @@ def sentence(records: Sequence[Record]) -> str:
     if not first_suspicious:
         return "every stage of every variant shows ordinary rounding."
     parts = (
-        f"{record.variant} in {record.dtype} from {record.stage} on: {record.verdict}"
+        f"{record.variant} in {record.dtype}: {record.verdict}, starting at {record.stage}"
         for record in first_suspicious.values()
     )
     return f"{'; '.join(parts)}."

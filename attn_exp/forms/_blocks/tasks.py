@@ -1,4 +1,4 @@
-"""How a problem is cut: tasks of some heads and queries, and runs of keys that fit the processor cache."""
+"""Split a problem into tasks, each with some heads and queries, and into runs of keys that fit the processor cache."""
 
 from __future__ import annotations
 

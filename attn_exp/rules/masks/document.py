@@ -50,6 +50,6 @@ EXAMPLE = Example(
     outside=Example(
         settings={"ids": [0, 0, 0, 1, 1, 2]},
         outcome=("███···", "███···", "███···", "···██·", "···██·", "·····█"),
-        source="torchtune, `create_block_causal_mask`: seq_lens [3, 2, 1], its lower-triangular drawing, mirrored",
+        source="torchtune, `create_block_causal_mask`: the lower-triangular example for seq_lens [3, 2, 1], mirrored",
     ),
 )
