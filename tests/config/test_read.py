@@ -64,7 +64,10 @@ REFUSED = [
     ({"sweep": {"name": "a/b"}}, "sweep.name=a/b: expected a folder name made of letters, digits, dots and dashes"),
     ({"variant": 5}, "variant=5: expected a name and its settings"),
     ({"published": {"a": 1}}, "published={a:1}: expected a list"),
-    ({"published": [{**FIGURE, "inputs": 5}]}, "published[0].inputs=5: expected a mapping with the keys q, k, v, weights"),
+    (
+        {"published": [{**FIGURE, "inputs": 5}]},
+        "published[0].inputs=5: expected a mapping with the keys q, k, v, weights",
+    ),
     ({"variant": {"m": {"form": "matrix", "head": 0}}}, "variant.m.head=0: expected a whole number of at least 1"),
     ({"published": [{"quantity": "Q", "printed": "???"}]}, "published[0].printed is missing"),
     ({"published": [{**FIGURE, "head": 0}]}, "published[0].head=0: expected a whole number of at least 1"),

@@ -187,8 +187,9 @@ def paired_cases(maker: Maker) -> Iterator[Case]:
     """Yield a case for each pair of arguments that the function takes: code may ignore one of them if it gets both."""
     request, offer = maker.request, maker.offer
     padding = Padding(UNPADDED[: maker.batch])
+    window = Window(3, 2 if offer.counted is None else 3 * offer.counted.both_sides)
     masks = {"mask": maker.draw_mask(8, 8, shows_first_key=True), "causal": Causal(), "padding": padding,
-             "lengths": padding}  # fmt: skip
+             "lengths": padding, "window": window}  # fmt: skip
     scores = {"softcap": Softcap(2.0), "alibi": Alibi(), "sinks": Sink([0.5] * maker.heads)}
     requested = {type(rule) for rule in (*request.masks, *request.scores)}
     roles = [role for role, rule in {**masks, **scores, "scale": None, "shared": None}.items()
@@ -282,8 +283,9 @@ def score_cases(maker: HeadsMaker) -> Iterator[Case]:
                 masks = (*request.masks, maker.draw_mask(8, 8, request.needs_first_key))
                 yield maker.case(f"{role} with a mask", 8, 8, scores=scores, masks=masks, optional=True)
     if offer.takes("added") and Added not in score_types:
-        added_scores = Added(maker.rng.standard_normal((maker.heads, 7, 7) if maker.heads > 1 else (7, 7)))
-        yield maker.case(ADDED, 7, 7, scores=(*request.scores, added_scores), optional=True)
+        sizes = maker.fit_sizes(request.masks, 7, 7)
+        added_scores = Added(maker.rng.standard_normal((maker.heads, *sizes) if maker.heads > 1 else sizes))
+        yield maker.case(ADDED, *sizes, scores=(*request.scores, added_scores), optional=True)
 
 
 # Making cases for a request: of heads, or of a layer

@@ -402,13 +402,9 @@ def with_its_scale(caller: Caller, case: Case) -> Caller:
 
 
 def with_its_window(caller: Caller, function: Bound) -> Caller:
-    """Return a caller that passes a window as the function expects it: as a pair, or as a number of keys.
-
-    With a causal mask, numbers that include the query's own key are not tried, because they may be a mistake.
-    """
+    """Return a caller that passes a window as the function expects it: as a pair, or as a number of keys."""
     counts = WINDOWS if caller.offer.takes("window") else ()
-    others = [replace(caller, offer=replace(caller.offer, counted=count)) for count in counts
-              if not (count and count.own and caller.request.is_causal)]  # fmt: skip
+    others = [replace(caller, offer=replace(caller.offer, counted=count)) for count in counts]
     answering = list[Caller]()
     for other in (caller, *others):
         case = find_window_case(other, function)

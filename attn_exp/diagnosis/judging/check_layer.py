@@ -253,6 +253,9 @@ def check_observed(own: OwnFunction, observed: Observed, request: Request, check
         if verdict.passed:
             return verdict
         raise UncalledError(f"{own.name}: neither scores nor weights were found among its operations")
+    counts = [array.shape[1] for array in observed.recording.inputs_by_run[0].values()]
+    if "memory" in observed.layer.inputs and observed.pairs[0].weights.shape[-1] == sum(counts):
+        return leave_open(own, observed, request.words, "its keys are those of the memory and of x together")
     try:
         inside, rotated = read_inside(observed)
     except UnreadMatricesError as error:
@@ -404,7 +407,8 @@ def check_cross_attention(
     except UncalledError as error:
         return with_unverified(verdict, f"`{layer.keywords[roles[0]]}` ({error})")
     if other.passed:
-        return with_findings(verdict, Finding(WITH_MEMORY, HELD))
+        points = (point for point in other.not_verified if point not in verdict.not_verified)
+        return with_unverified(with_findings(verdict, Finding(WITH_MEMORY, HELD)), *points)
     others = [finding for finding in other.findings if finding.question != WITH_MEMORY]
     return replace(other, findings=(*others, Finding(WITH_MEMORY, BROKEN)))
 
