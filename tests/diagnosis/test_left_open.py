@@ -107,7 +107,7 @@ USUAL = "scores = q @ k.swapaxes(-1, -2) * (scale or q.shape[-1] ** -0.5)"
 HIDDEN = "scores = np.where(allowed | (not is_causal), scores, -np.inf)"
 LOST = {
     "`is_causal` together with `scale`": f"{HIDDEN} if is_causal else (scale or 1 / q.shape[-1] ** 0.5) * (q @ k.mT)",
-    "`mask` together with fewer key/value heads": f"{USUAL}; {HIDDEN}; "
+    "`masks` together with fewer key/value heads": f"{USUAL}; {HIDDEN}; "
     "scores = scores if mask is None or groups > 1 else np.where(mask, scores, -np.inf)",
     "argument `return_weights`": f"{USUAL.replace('scale', '(not return_weights and scale)')}; {HIDDEN}",
     "argument `options`": f"{USUAL}; {HIDDEN}; scores = scores + options.get('past', 0)",

@@ -20,7 +20,7 @@ from inspect import isroutine
 from typing import Any
 
 from attn_exp.diagnosis.asking import names
-from attn_exp.diagnosis.asking.case import Seen
+from attn_exp.diagnosis.asking.case import Case, Seen
 from attn_exp.diagnosis.asking.libraries import DIGITS
 from attn_exp.diagnosis.asking.names import (
     is_starred,
@@ -36,7 +36,6 @@ from attn_exp.diagnosis.asking.request import Request
 from attn_exp.diagnosis.bind.arguments import role_of_argument
 from attn_exp.diagnosis.bind.factory import is_factory
 from attn_exp.diagnosis.calling import conventions
-from attn_exp.diagnosis.calling.behaviour import two_masks, with_mask
 from attn_exp.diagnosis.calling.call import Bound, Caller
 from attn_exp.diagnosis.calling.ways_to_call import failing, is_near
 from attn_exp.errors import NOT_VERIFIED, UserError
@@ -148,10 +147,10 @@ def unverified(caller: Caller, function: Bound, seen: Seen) -> tuple[str, ...]:
     if offer.takes("window") and offer.counted == KEYS_ON_EACH_SIDE and caller.request.is_causal:
         open_points.append(f"window `{offer.parameters['window']}` (right if it counts the keys before the query, "
                            "wrong if it counts the query too)")  # fmt: skip
-    shared = [case for case, answer in seen if case.question == SHARED and is_near(caller, answer, case.right)]
-    masked = [with_mask(case, two_masks(case)[0]) for case in shared if offer.takes("mask")]
-    open_points += [f"`{offer.parameters['mask']}` together with {SHARED} (the numbers differ from the definition)"
-                    for _ in failing([(case, caller(case)) for case in masked], DIGITS["float32"])]  # fmt: skip
+    if any(case.question == SHARED and is_near(caller, answer, case.right) for case, answer in seen):
+        answers = [(case, caller(case)) for case in map(share_keys, list_right_cases(caller, seen))]
+        open_points += [f"`{case.question}` together with {SHARED} (the numbers differ from the definition)"
+                        for case, _ in failing(answers, DIGITS["float32"])]  # fmt: skip
     open_points += list_refused_masks(caller, seen)
     return tuple(open_points)
 
@@ -208,6 +207,18 @@ def list_refused_masks(caller: Caller, seen: Seen) -> Iterator[str]:
             yield f"{kind} `{caller.offer.parameters[role]}` ({shorten(error)})"
 
 
+def list_right_cases(caller: Caller, seen: Seen) -> list[Case]:
+    """Return one case of each kind in OPTION_CASES that was answered right."""
+    right = {case.question: case for case, answer in reversed(seen) if is_near(caller, answer, case.right)}
+    return [case for question, case in right.items() if question in OPTION_CASES]
+
+
+def share_keys(case: Case) -> Case:
+    """Return the case with the first two key/value heads alone, each shared by several query heads."""
+    shared = {side: getattr(case.given, side)[:, :2] for side in ("k", "v")}
+    return replace(case, recipe=replace(case.recipe, groups=2), given=replace(case.given, **shared))
+
+
 def is_right_otherwise(
     caller: Caller, option: str, default: bool | int, seen: Seen, may_fail: bool
 ) -> bool:  # fmt: skip
@@ -217,10 +228,8 @@ def is_right_otherwise(
     """
     value = not default if isinstance(default, bool) else 2 if default == 1 else 1
     other = replace(caller, function=partial(caller.function, **{option: value}))
-    right_cases = {case.question: case for case, answer in reversed(seen) if is_near(caller, answer, case.right)}
-    cases = [case for question, case in right_cases.items() if question in OPTION_CASES]
-    answers = [(other(case), case) for case in cases]
-    return (may_fail or bool(cases)) and all(
+    answers = [(other(case), case) for case in list_right_cases(caller, seen)]
+    return (may_fail or bool(answers)) and all(
         is_near(other, answer, case.right) or (may_fail and answer.output is None) for answer, case in answers
     )
 
@@ -362,9 +371,8 @@ def list_refused(seen: Seen) -> Iterator[str]:
     for case, answer in seen:
         if answer.output is not None:
             continue
-        phrase = ASKED.get(case.question, "")
-        if case.question in answered:  # a memory as long as x works, but one of a different length does not
-            phrase = "keys of a different length" if case.question == CROSS else ""
+        # a memory as long as x may work although one of a different length does not
+        phrase = ({CROSS: "keys of a different length"} if case.question in answered else ASKED).get(case.question, "")
         if phrase:
             yield f"{phrase} ({shorten(answer.error)})"
 

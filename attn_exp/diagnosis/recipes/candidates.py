@@ -51,8 +51,6 @@ GROUPS = (
 """Groups of mistakes by priority: if several mistakes give the same numbers, one of the earliest group is named."""
 RARE_SCALES = frozenset(("scale_by_d", "scale_by_heads", "scale_twice", "scale_other"))
 """Wrong scales that are less likely than `scale_by_sqrt_d_model` if both are equal, as with 8 heads of size 8."""
-COINCIDENCES = frozenset(("scale_by_heads", "scale_by_batch"))
-"""Wrong scales that are less likely than a constant: in a layer of one size, any factor may equal such a number."""
 PAIRED_CODE_MISTAKES = (
     "keys_from_queries",
     "queries_from_keys",
@@ -194,9 +192,8 @@ def rank(candidate: Candidate) -> tuple[int, ...]:
     oddities = sum(name not in PAIRED_CODE_MISTAKES for name in products) if len(known) > 1 else 0
     oddities += len({name.partition("_from_")[2] for name in products if "_from_" in name}) > 1
     oddities += {"no_softmax", "scale_after_softmax"} <= set(candidate.names)
-    is_coincidence = not COINCIDENCES.isdisjoint(candidate.names)
     return (
-        len(candidate.names), candidate.fitted or is_coincidence, is_coincidence, -preconditions, priority, oddities,
+        len(candidate.names), candidate.fitted, -preconditions, priority, oddities,
         not RARE_SCALES.isdisjoint(candidate.names),
     )  # fmt: skip
 
