@@ -71,7 +71,7 @@ def bits_to_judge_by(caller: Caller, answers: Seen) -> tuple[int, str]:
     if not wrong:
         return bits, ""
     if not failing(answers, SINGLE):
-        return judge_float32(caller, answers, wrong)
+        return judge_float32(caller, wrong)
     dtype = find_half_dtype([answer for _, answer in answers[:4]])
     if dtype and is_only_rounded(answers, DIGITS[dtype]):
         return DIGITS[dtype], f"its answers are rounded to {dtype}"
@@ -90,13 +90,11 @@ def leave_out_broken_masks(answers: Seen) -> Seen:
     return [pair for pair in answers if pair[0].recipe.rules.masks == requested]
 
 
-def judge_float32(caller: Caller, answers: Seen, wrong: Seen) -> tuple[int, str]:
+def judge_float32(caller: Caller, wrong: Seen) -> tuple[int, str]:
     """Return the number of bits to compare, and a note, for answers that are right only to float32 precision."""
     shortfall = find_shortfall(wrong)
     if shortfall:
         return (FLOAT64, "") if shortfall > ROUNDING else (SINGLE, ADDED_TO_SUMS)
-    if are_only_weights_rounded(answers):
-        return SINGLE, "its softmax runs in float32: weights are rounded, values are not"
     # float32 is the default of PyTorch and JAX if the user names no dtype; NumPy never rounds by itself
     is_default = caller.library.name != "numpy" and not caller.request.dtype
     return SINGLE, "it computes in float32; set dtype=float32 if that is intended" if is_default else FLOAT32_INSIDE
@@ -118,15 +116,6 @@ def find_shortfall(wrong: Seen) -> float:
             return 0.0
         largest = max(largest, float((1 - factors).max()))
     return largest
-
-
-def are_only_weights_rounded(answers: Seen) -> bool:
-    """Return whether answers are exact where all weights are 1, 1/2, 1/4 or 1/8, which float32 represents exactly."""
-    weights_of = [(pair, expected(pair[0])["weights"]) for pair in answers]
-    exact = [
-        pair for pair, weights in weights_of if weights.shape[-1] in (1, 2, 4, 8) and (weights == weights.flat[0]).all()
-    ]
-    return bool(exact) and not failing(exact, FLOAT64)
 
 
 def is_only_rounded(answers: Seen, bits: int) -> bool:

@@ -74,7 +74,7 @@ REFUSED = {
     "two names": (OF_GPT2 | {"hidden_size": 1024}, "both n_embd=768 and hidden_size=1024"),
     "more heads than width": (
         OF_BERT | {"num_attention_heads": 1000},
-        "1000 heads, which do not divide the 768 numbers",
+        "1000 heads, which do not divide the width 768",
     ),
     "no kinds": (OF_BERT | {"type_vocab_size": 0}, "type_vocab_size=0; expected a whole number of at least 1"),
     "an odd head": (OF_LLAMA | {"head_dim": 7}, "gives each head 7 numbers; RoPE rotates pairs"),

@@ -28,7 +28,7 @@ def refused(path: Path, *words: str) -> str:
 CONFIGS = {
     "another family": ({"model_type": "gpt2"}, "has model_type=gpt2; model=bert reads bert, roberta"),
     "a list for a family": ({"model_type": ["bert"]}, "has model_type=['bert']"),
-    "heads that do not divide": ({"num_attention_heads": 3}, "3 heads, which do not divide the 8 numbers"),
+    "heads that do not divide": ({"num_attention_heads": 3}, "3 heads, which do not divide the width 8"),
     "layers that are not there": ({"num_hidden_layers": 9}, "unknown tensor 'encoder.layer.2."),
     "relative positions": ({"position_embedding_type": "relative_key"}, "position_embedding_type=relative_key"),
     "an activation of its own": ({"hidden_act": "mish"}, "hidden_act=mish; expected one of gelu,"),
