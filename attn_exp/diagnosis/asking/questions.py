@@ -172,8 +172,7 @@ def keyword_cases(maker: Maker) -> Iterator[Case]:
         yield from causal_cases(maker)
     if offer.core and offer.takes("window") and Window not in mask_types:
         causal = (Causal(),) if offer.takes("causal") and Causal not in mask_types else ()
-        window = Window(3, 2 if offer.counted is None else 3 * offer.counted.both_sides)
-        yield maker.case("window", 9, 9, masks=(*request.masks, *causal, window))
+        yield maker.case("window", 9, 9, masks=(*request.masks, *causal, choose_window(offer)))
     if (offer.takes("padding") or offer.takes("lengths")) and not {Padding, Filler} & mask_types:
         yield from padded_cases(maker, Gap if Causal in mask_types and not offer.takes("lengths") else Padding)
     if offer.takes("scale") and request.scale is True:
@@ -183,13 +182,17 @@ def keyword_cases(maker: Maker) -> Iterator[Case]:
         yield from score_cases(maker)
 
 
+def choose_window(offer: Offer) -> Window:
+    """Return a window of three keys before the query; after it two, or as many as the number for both sides says."""
+    return Window(3, 2 if offer.counted is None else 3 * offer.counted.both_sides)
+
+
 def paired_cases(maker: Maker) -> Iterator[Case]:
     """Yield a case for each pair of arguments that the function takes: code may ignore one of them if it gets both."""
     request, offer = maker.request, maker.offer
     padding = Padding(UNPADDED[: maker.batch])
-    window = Window(3, 2 if offer.counted is None else 3 * offer.counted.both_sides)
     masks = {"mask": maker.draw_mask(8, 8, shows_first_key=True), "causal": Causal(), "padding": padding,
-             "lengths": padding, "window": window}  # fmt: skip
+             "lengths": padding, "window": choose_window(offer)}  # fmt: skip
     scores = {"softcap": Softcap(2.0), "alibi": Alibi(), "sinks": Sink([0.5] * maker.heads)}
     requested = {type(rule) for rule in (*request.masks, *request.scores)}
     roles = [role for role, rule in {**masks, **scores, "scale": None, "shared": None}.items()

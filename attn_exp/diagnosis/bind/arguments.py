@@ -223,10 +223,8 @@ class Neutral:
         Tables have one angle per dimension or per pair of dimensions. A single argument for both cosines and sines may
         expect two arrays, the angles, or complex numbers (also as pairs of real numbers).
         """
-        size, tokens = (
-            self.sizes.get("r") or self.sizes.get("d", 2),
-            self.lengths.get(OFFSET, 0) + np.arange(self.lengths["t"]),
-        )
+        size = self.sizes.get("r") or self.sizes.get("d", 2)
+        tokens = self.lengths.get(OFFSET, 0) + np.arange(self.lengths["t"])
         base = float(getattr(next(iter(self.request.positions), None), "base", 1e4))
         by_pair = tokens[:, None] * base ** (-np.arange(0, size, 2) / size) * bool(self.request.positions)  # [t d/2]
         by_dimension = np.concatenate([by_pair, by_pair], -1)  # [t d]

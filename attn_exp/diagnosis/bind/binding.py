@@ -150,7 +150,8 @@ def bind_with(
             raise
         except Exception as error:
             first_error = first_error or error_line(error)
-    for count in dict.fromkeys(re.findall(r"\d+", first_error)):  # a mask of a fixed size: the error names this size
+    # a mask may have a fixed size, which the error names; larger sizes would take too much memory
+    for count in dict.fromkeys(re.findall(r"\b(?:[2-9]|[1-9]\d\d?)\b", first_error)):
         with suppress(Exception):
             usual = replace(attempts[0], square=True, tokens=int(count))
             return try_call(target, plan, arguments, usual, layer_sizes, request)
@@ -373,7 +374,7 @@ class Call:
         values = {role: neutral.value(role, name) for role, name in names.items()}
         unknown = next((names[role] for role, value in values.items() if value is ...), "")
         if unknown:
-            raise UncalledError(f"the call needs `{unknown}`, and no value is known that changes nothing")
+            raise UncalledError(f"the call needs `{unknown}`, for which no neutral value is known")
         return values
 
     def list_switches(self) -> list[str]:

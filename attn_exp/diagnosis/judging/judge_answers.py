@@ -345,9 +345,8 @@ def locate_difference(caller: Caller, judged: Judged) -> Located:
     if place.stage in ("masked", "weights"):
         return place
     missing = first_missing_stage(caller, judged.wrong[0][0])
-    missing = (
-        "logits" if missing == "scores" else missing
-    )  # wrong scores may come from queries and keys that are split into the wrong heads
+    # wrong scores may come from queries and keys that are split into the wrong heads
+    missing = "logits" if missing == "scores" else missing
     return place._replace(stage=missing or place.stage)
 
 

@@ -345,9 +345,8 @@ def check_prompt(verdict: Verdict, layer: Layer, case: Case, request: Request, w
     unchanged unless the layer applies its causal mask by itself.
     """
     right, x = expected(case)["output"], case.given.x
-    is_emptied = bool(
-        {"cache", "start"} & layer.keywords.keys()
-    )  # otherwise the cache keeps the tokens of earlier calls
+    # a cache that `use_cache` fills keeps the tokens of earlier calls
+    is_emptied = bool({"cache", "start"} & layer.keywords.keys())
     is_masked_by_caller = "mask" in layer.keywords and "mask=causal" not in verdict.right_under
     if not (is_emptied and request.is_causal) or x is None or is_masked_by_caller or "position_ids" in layer.keywords:
         return verdict
